@@ -1,0 +1,2 @@
+//! uverbs-vm.
+fn main() {}
