@@ -1,0 +1,26 @@
+//! The seam between us and the device node: everything the crates above ask of a kernel goes
+//! through [`Kernel`], so that a test can play the other side.
+
+use std::fmt;
+
+use crate::command::Command;
+use crate::{Errno, Mapping};
+
+/// One open uverbs file. The real one is [`UverbsFd`](crate::sys::UverbsFd).
+///
+/// Implementations neither retry nor interpret: an error number is handed on as it came.
+pub trait Kernel: Send + Sync + fmt::Debug {
+    /// Runs one ioctl command. On success every answered output has been filled in, and
+    /// [`Command::entries`] shows which were.
+    fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno>;
+
+    /// Hands over one `write()` command. The kernel is given the address of `response` in bytes 8
+    /// to 16 of `frame`, where every command that has a response keeps that address.
+    ///
+    /// Fails with `EACCES` in a process that is not, or is no longer, the one that opened the file
+    /// as far as credentials go: after `fork()`, or after any change of user or group id.
+    fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno>;
+
+    /// Maps `len` bytes from `offset`, shared, for reading and writing.
+    fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno>;
+}

@@ -1,0 +1,73 @@
+//! The `write()` framing of uverbs, older than the ioctls.
+//!
+//! Ground truth: `struct ib_uverbs_cmd_hdr` in `ib_user_verbs.h`. What is left of it here is the
+//! doorbell: on drivers that have the kernel do the work (rxe, siw) an empty POST_SEND says "look
+//! at the send queue", and as a `write()` it costs about half of what the ioctl costs. All other
+//! commands go through [`Command::invoke_write`](crate::Command::invoke_write).
+
+use zerocopy::IntoBytes;
+
+use crate::layout::cmd::{IB_USER_VERBS_CMD_POST_SEND, ib_uverbs_cmd_hdr, ib_uverbs_post_send};
+
+/// Bytes of a header and a request, ready for [`Kernel::write`](crate::Kernel::write).
+pub const DOORBELL_LEN: usize = size_of::<ib_uverbs_cmd_hdr>() + size_of::<ib_uverbs_post_send>();
+
+/// Bytes that the kernel writes back for a doorbell: the index of the bad request, always 0 here.
+pub const DOORBELL_RESPONSE_LEN: usize = 4;
+
+const IN_WORDS: u16 = 8;
+const OUT_WORDS: u16 = 1;
+const _: () = assert!(IN_WORDS as usize * 4 == DOORBELL_LEN);
+const _: () = assert!(OUT_WORDS as usize * 4 == DOORBELL_RESPONSE_LEN);
+
+/// The least `wqe_size` that the kernel accepts (`struct ib_uverbs_send_wr`), in bytes.
+const SEND_WR_SIZE: u32 = 56;
+
+/// The request part of a doorbell: POST_SEND with no work request in it.
+#[must_use]
+pub fn doorbell_request(qp_handle: u32) -> ib_uverbs_post_send {
+    ib_uverbs_post_send {
+        response: 0,
+        qp_handle,
+        wr_count: 0,
+        sge_count: 0,
+        wqe_size: SEND_WR_SIZE,
+    }
+}
+
+/// The whole doorbell as `write()` takes it.
+#[must_use]
+pub fn doorbell_frame(qp_handle: u32) -> [u8; DOORBELL_LEN] {
+    let header = ib_uverbs_cmd_hdr {
+        command: IB_USER_VERBS_CMD_POST_SEND,
+        in_words: IN_WORDS,
+        out_words: OUT_WORDS,
+    };
+    let mut frame = [0; DOORBELL_LEN];
+    let (head, body) = frame.split_at_mut(size_of::<ib_uverbs_cmd_hdr>());
+    head.copy_from_slice(header.as_bytes());
+    body.copy_from_slice(doorbell_request(qp_handle).as_bytes());
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::doorbell_frame;
+
+    #[test]
+    fn the_doorbell_is_the_kernels_32_bytes() {
+        #[rustfmt::skip]
+        let expected: [u8; 32] = [
+            28, 0, 0, 0,             // command: POST_SEND
+            8, 0, 1, 0,              // in_words 8, out_words 1
+            0, 0, 0, 0, 0, 0, 0, 0,  // response, filled in by the caller
+            7, 0, 0, 0,              // qp_handle
+            0, 0, 0, 0,              // wr_count
+            0, 0, 0, 0,              // sge_count
+            56, 0, 0, 0,             // wqe_size
+        ];
+        if cfg!(target_endian = "little") {
+            assert_eq!(doorbell_frame(7), expected);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One open device as all layers above share it: the kernel, the driver's number, whose process it
+//! is, and whether the device is still there.
+//!
+//! Must never hold a lock over a system call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::command::{Command, Reply};
+use crate::layout::cmd::IB_USER_VERBS_CMD_POST_SEND;
+use crate::layout::ids::{attr, method, object};
+use crate::sys::process::Mark;
+use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
+
+/// An open uverbs file with what must be known on every call.
+#[derive(Debug)]
+pub struct Session {
+    kernel: Arc<dyn Kernel>,
+    driver: u32,
+    process: Mark,
+    gone: AtomicBool,
+    doorbell_by_ioctl: AtomicBool,
+    errors: AtomicU32,
+}
+
+impl Session {
+    /// Wraps an open file whose driver has the given number (`enum rdma_driver_id`).
+    #[must_use]
+    pub fn new(kernel: Arc<dyn Kernel>, driver: u32) -> Self {
+        Self {
+            kernel,
+            driver,
+            process: Mark::here(),
+            gone: AtomicBool::new(false),
+            doorbell_by_ioctl: AtomicBool::new(false),
+            errors: AtomicU32::new(0),
+        }
+    }
+
+    /// The driver's number (`enum rdma_driver_id`).
+    #[must_use]
+    pub const fn driver(&self) -> u32 {
+        self.driver
+    }
+
+    /// Whether the calling process is the one that opened the device.
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.process.is_ours()
+    }
+
+    /// Whether the device is known to have been removed. Never turns back.
+    #[inline]
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        // Relaxed: a hint that only ever goes one way; no other memory hangs on it.
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Records that the device has been removed.
+    pub fn mark_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that something went wrong that can have moved a queue pair to the error state: a
+    /// completion with an error status, or an event about a queue pair.
+    pub fn note_error(&self) {
+        // Relaxed: only the fact that the number changed matters.
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes whenever [`note_error`](Self::note_error) is called.
+    #[inline]
+    #[must_use]
+    pub fn error_epoch(&self) -> u32 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Whether this process may use the device and the device is still there.
+    ///
+    /// # Errors
+    /// [`Cause::ForeignProcess`], [`Cause::DeviceGone`].
+    #[inline]
+    pub fn check(&self, command: &'static str) -> Result<(), CommandError> {
+        let cause = if !self.is_ours() {
+            Cause::ForeignProcess
+        } else if self.is_gone() {
+            Cause::DeviceGone
+        } else {
+            return Ok(());
+        };
+        Err(CommandError { command, cause })
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// Whatever stood in the way. `EIO` is asked about once more with a harmless query; if that too
+    /// says `EIO`, the device counts as removed from then on.
+    pub fn run(&self, command: Command<'_>) -> Result<Reply, CommandError> {
+        self.check(command.name())?;
+        self.run_unchecked(command)
+    }
+
+    /// Runs a command that the kernel also answers after the device is gone: a destroy.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), but for a removed device the kernel itself is asked.
+    pub fn run_destroy(&self, command: Command<'_>) -> Result<Reply, CommandError> {
+        if !self.is_ours() {
+            return Err(CommandError {
+                command: command.name(),
+                cause: Cause::ForeignProcess,
+            });
+        }
+        self.run_unchecked(command)
+    }
+
+    fn run_unchecked(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
+        let name = command.name();
+        command.check()?;
+        match self.kernel.ioctl(self.driver, &mut command) {
+            Ok(()) => command.into_reply(),
+            Err(Errno::EIO) if self.confirm_gone() => Err(CommandError {
+                command: name,
+                cause: Cause::DeviceGone,
+            }),
+            Err(errno) => Err(CommandError::refused(name, errno)),
+        }
+    }
+
+    /// Tells a removed device from a command that failed with `EIO` for a reason of its own.
+    fn confirm_gone(&self) -> bool {
+        if self.is_gone() {
+            return true;
+        }
+        let mut vectors = 0u32;
+        let mut query = Command::new(
+            "QUERY_CONTEXT",
+            object::DEVICE,
+            method::device::QUERY_CONTEXT,
+        )
+        .output(attr::query_context::NUM_COMP_VECTORS, &mut vectors);
+        let gone = self.kernel.ioctl(self.driver, &mut query) == Err(Errno::EIO);
+        if gone {
+            self.mark_gone();
+        }
+        gone
+    }
+
+    /// Tells the kernel to look at a queue pair's send queue (drivers whose work the kernel does).
+    ///
+    /// A `write()`, which is the cheapest way in. Where the kernel refuses it because the process
+    /// has changed its credentials since the device was opened, the ioctl takes over for good.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn doorbell(&self, qp_handle: u32) -> Result<(), CommandError> {
+        const NAME: &str = "POST_SEND";
+        self.check(NAME)?;
+        // Relaxed: whoever misses the switch learns it from the kernel, as the first one did.
+        if !self.doorbell_by_ioctl.load(Ordering::Relaxed) {
+            let mut frame = legacy::doorbell_frame(qp_handle);
+            let mut response = [0; legacy::DOORBELL_RESPONSE_LEN];
+            match self.kernel.write(&mut frame, &mut response) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EACCES) => self.doorbell_by_ioctl.store(true, Ordering::Relaxed),
+                Err(Errno::EIO) if self.confirm_gone() => {
+                    return Err(CommandError {
+                        command: NAME,
+                        cause: Cause::DeviceGone,
+                    });
+                }
+                Err(errno) => return Err(CommandError::refused(NAME, errno)),
+            }
+        }
+        let request = legacy::doorbell_request(qp_handle);
+        let mut response = [0u8; legacy::DOORBELL_RESPONSE_LEN];
+        let command = Command::invoke_write(NAME, IB_USER_VERBS_CMD_POST_SEND)
+            .input_bytes(
+                attr::invoke_write::CORE_IN,
+                zerocopy::IntoBytes::as_bytes(&request),
+            )
+            .output_bytes(attr::invoke_write::CORE_OUT, &mut response);
+        self.run(command).map(drop)
+    }
+
+    /// Maps a queue that a create command described.
+    ///
+    /// # Errors
+    /// The kernel's refusal under the name `MMAP`; `EIO` after a removal.
+    pub fn map(&self, offset: u64, len: usize) -> Result<Mapping, CommandError> {
+        const NAME: &str = "MMAP";
+        self.check(NAME)?;
+        self.kernel
+            .map(offset, len)
+            .map_err(|errno| CommandError::refused(NAME, errno))
+    }
+}

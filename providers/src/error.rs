@@ -1,0 +1,161 @@
+//! Errors of the data path and of creation, one small type for each operation.
+
+use thiserror::Error;
+use uverbs_abi::{Cause, CommandError};
+
+use crate::types::QpState;
+
+/// Why a batch of work requests was not posted whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{accepted} work requests were posted, then: {cause}")]
+#[doc(alias = "bad_wr")]
+pub struct PostError {
+    /// How many of the batch, from its start, are in the queue and will complete. Unless `cause` is
+    /// [`PostCause::Doorbell`], the one after them is the one at fault.
+    pub accepted: usize,
+    /// What stood in the way.
+    pub cause: PostCause,
+}
+
+/// The cause of a [`PostError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PostCause {
+    /// No free slot: poll completions, then post again.
+    #[error("the queue is full; poll its completions first")]
+    QueueFull,
+    /// More scatter/gather elements than the queue was made for.
+    #[error("the request has {given} scatter/gather elements, the queue takes {max}")]
+    TooManySge {
+        /// In the request.
+        given: usize,
+        /// The queue's limit.
+        max: u32,
+    },
+    /// More inline bytes than the queue was made for.
+    #[error("the request has {given} bytes of inline data, the queue pair takes {max}")]
+    InlineTooLong {
+        /// In the request.
+        given: u64,
+        /// The queue pair's limit.
+        max: u32,
+    },
+    /// More than 2³¹ bytes in one message.
+    #[error("the message has {given} bytes, a message holds at most 2147483648")]
+    MessageTooLong {
+        /// In the request.
+        given: u64,
+    },
+    /// An atomic operation on anything but 8 bytes.
+    #[error("an atomic operation needs 8 bytes for its result, the element has {given}")]
+    AtomicLength {
+        /// In the request.
+        given: u32,
+    },
+    /// The queue pair is not, or not yet, in a state to take such requests.
+    #[error("the queue pair is in state {state}; {needs}")]
+    WrongState {
+        /// As this crate last knew it.
+        state: QpState,
+        /// What to do.
+        needs: &'static str,
+    },
+    /// The queue pair receives through a shared receive queue.
+    #[error("the queue pair has a shared receive queue; post receives there")]
+    UsesSharedReceiveQueue,
+    /// An exclusive handle holds the queue.
+    #[error("the queue is in exclusive use; post through the exclusive handle")]
+    InExclusiveUse,
+    /// The object has been destroyed.
+    #[error("the object has been destroyed")]
+    Destroyed,
+    /// The object was inherited through `fork()`.
+    #[error("the object was inherited through fork(); open the device anew in this process")]
+    ForeignProcess,
+    /// The device has been removed.
+    #[error("the device is gone")]
+    DeviceGone,
+    /// The kernel left indices in the shared queue that cannot be.
+    #[error("the queue's indices are out of range; destroy the object")]
+    CorruptRing,
+    /// The requests are in the queue, but the kernel could not be told. They start with the next
+    /// doorbell that succeeds.
+    #[error("the doorbell failed: {0}")]
+    Doorbell(CommandError),
+}
+
+impl PostError {
+    /// A batch that failed with `cause` after `accepted` requests.
+    #[must_use]
+    pub const fn new(accepted: usize, cause: PostCause) -> Self {
+        Self { accepted, cause }
+    }
+}
+
+/// Why a completion queue could not be polled. A failed work request is no such error: it is a
+/// completion with a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PollError {
+    /// An exclusive handle holds the queue.
+    #[error("the completion queue is in exclusive use; poll the exclusive handle")]
+    InExclusiveUse,
+    /// The object has been destroyed.
+    #[error("the completion queue has been destroyed")]
+    Destroyed,
+    /// The object was inherited through `fork()`.
+    #[error("the object was inherited through fork(); open the device anew in this process")]
+    ForeignProcess,
+    /// The device has been removed, and every completion it left has been polled.
+    #[error("the device is gone, and no completion is left")]
+    DeviceGone,
+    /// The kernel left indices in the shared queue that cannot be.
+    #[error("the completion queue's indices are out of range; destroy it")]
+    CorruptRing,
+}
+
+/// Why an object with queues was not created. Nothing is left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The create command, or the mapping after it, was refused.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The kernel described a queue that cannot be.
+    #[error("{command}: the queue that the kernel made is not as this driver makes them: {what}")]
+    BadQueue {
+        /// The create command.
+        command: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Why an object was not destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// An exclusive handle holds one of its queues.
+    #[error("one of its queues is in exclusive use; drop the exclusive handle first")]
+    InExclusiveUse,
+    /// It has been destroyed already.
+    #[error("it has been destroyed already")]
+    Destroyed,
+    /// The kernel refused.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+impl CloseError {
+    /// Whether the kernel object is gone all the same: it went with its device, or never was ours.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        match self {
+            Self::Destroyed => true,
+            Self::Command(error) => {
+                matches!(error.cause, Cause::DeviceGone | Cause::ForeignProcess)
+            }
+            Self::InExclusiveUse => false,
+        }
+    }
+}

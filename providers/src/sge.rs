@@ -1,0 +1,67 @@
+//! UNSAFE ROOM 3: the scatter/gather element, and the promise behind it.
+//!
+//! There is no `unsafe` block here; the room exists since [`Sge::from_raw`] declares a promise.
+//! An element that comes from a region's `slice` keeps it by construction.
+#![allow(unsafe_code, reason = "declares the promise that a raw element rests on")]
+
+use std::fmt;
+
+use crate::types::Lkey;
+
+/// Longest message, and so longest element, in bytes (InfiniBand specification, § 9.7.4): 2³¹.
+pub const MAX_MESSAGE: u32 = 1 << 31;
+
+/// A stretch of registered memory, as a work request names it: address, length, lkey.
+///
+/// Opaque on purpose: it comes from `MemoryRegion::slice`, which has checked it against the
+/// region. It borrows nothing. If the region is gone by the time the device looks, the device
+/// refuses the key and the request completes with
+/// [`WcStatus::LocalProtectionError`](crate::wc::WcStatus::LocalProtectionError).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+#[doc(alias = "ibv_sge")]
+pub struct Sge {
+    addr: u64,
+    length: u32,
+    lkey: u32,
+}
+
+impl Sge {
+    /// An element from its three numbers.
+    ///
+    /// # Safety
+    /// For as long as a request with this element can be under way, the device may read, and for a
+    /// request that receives also write, the bytes that the device's translation of `lkey` gives
+    /// for this range. The caller promises that this breaks no reference and no owner's claim to
+    /// those bytes. With a key whose registration spans memory that is not known to the
+    /// registration (implicit on-demand paging), that is the whole address space.
+    #[must_use]
+    pub const unsafe fn from_raw(addr: u64, length: u32, lkey: Lkey) -> Self {
+        Self { addr, length, lkey: lkey.0 }
+    }
+
+    /// The address that the device translates: the region's `hca_va` plus the offset.
+    #[must_use]
+    pub const fn addr(&self) -> u64 {
+        self.addr
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a zero-length element is ordinary")]
+    pub const fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// The key of the registration.
+    #[must_use]
+    pub const fn lkey(&self) -> Lkey {
+        Lkey(self.lkey)
+    }
+}
+
+impl fmt::Debug for Sge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sge({} bytes, lkey {:#x})", self.length, self.lkey)
+    }
+}

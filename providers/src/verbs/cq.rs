@@ -1,0 +1,78 @@
+//! Completion queues.
+
+use uverbs_abi::layout::cmd::{
+    IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, ib_uverbs_destroy_cq_resp, ib_uverbs_req_notify_cq,
+};
+use uverbs_abi::layout::ids::{attr, method, object};
+use uverbs_abi::{Command, CommandError, Session};
+
+use crate::contract::{Arm, CqReported, CqSpec};
+use crate::types::CqHandle;
+
+/// A new completion queue, as far as the kernel's own half goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Created {
+    /// The kernel's handle.
+    pub handle: CqHandle,
+    /// Completions that it holds.
+    pub depth: u32,
+}
+
+/// CQ_CREATE; the driver's part of the reply goes to `uhw_out`.
+///
+/// # Errors
+/// The kernel's refusal; `EINVAL` for a depth of 0 or above the device's `max_cqe`.
+pub fn create(
+    session: &Session,
+    spec: &CqSpec<'_>,
+    uhw_out: &mut [u8],
+) -> Result<Created, CommandError> {
+    let mut depth = 0u32;
+    let command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE)
+        .new_object(attr::cq_create::HANDLE)
+        .input(attr::cq_create::CQE, &spec.depth)
+        .input(attr::cq_create::USER_HANDLE, &spec.token)
+        .input(attr::cq_create::COMP_VECTOR, &spec.vector)
+        .output(attr::cq_create::RESP_CQE, &mut depth)
+        .with(|command| match spec.channel {
+            Some(channel) => command.fd(attr::cq_create::COMP_CHANNEL, channel),
+            None => command,
+        })
+        .with(|command| match spec.events {
+            Some(events) => command.fd(attr::cq_create::EVENT_FD, events),
+            None => command,
+        })
+        .output_bytes(attr::uhw::OUT, uhw_out);
+    let handle = CqHandle(session.run(command)?.object()?);
+    Ok(Created { handle, depth })
+}
+
+/// CQ_DESTROY: gives the events that the kernel had handed out.
+///
+/// # Errors
+/// The kernel's refusal; `EBUSY` while a queue pair uses it.
+pub fn destroy(session: &Session, cq: CqHandle) -> Result<CqReported, CommandError> {
+    let mut reported = ib_uverbs_destroy_cq_resp::default();
+    let command = Command::new("CQ_DESTROY", object::CQ, method::cq::DESTROY)
+        .object(attr::cq_destroy::HANDLE, cq.0)
+        .output(attr::cq_destroy::RESP, &mut reported);
+    session.run_destroy(command)?;
+    Ok(CqReported {
+        completion: reported.comp_events_reported,
+        asynchronous: reported.async_events_reported,
+    })
+}
+
+/// REQ_NOTIFY_CQ.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn arm(session: &Session, cq: CqHandle, kind: Arm) -> Result<(), CommandError> {
+    let request = ib_uverbs_req_notify_cq {
+        cq_handle: cq.0,
+        solicited_only: u32::from(kind == Arm::Solicited),
+    };
+    let command = Command::invoke_write("REQ_NOTIFY_CQ", IB_USER_VERBS_CMD_REQ_NOTIFY_CQ)
+        .core_in(&request);
+    session.run(command).map(drop)
+}
