@@ -12,35 +12,24 @@ use crate::layout::ids::{attr, method, object};
 use crate::sys::process::Mark;
 use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
 
-/// An open uverbs file with what must be known on every call.
+/// What is known of an open device beside the file itself. Whoever reads its events shares this,
+/// and so does not keep the file open.
 #[derive(Debug)]
-pub struct Session {
-    kernel: Arc<dyn Kernel>,
-    driver: u32,
+pub struct Status {
     process: Mark,
     gone: AtomicBool,
-    doorbell_by_ioctl: AtomicBool,
     errors: AtomicU32,
 }
 
-impl Session {
-    /// Wraps an open file whose driver has the given number (`enum rdma_driver_id`).
+impl Status {
+    /// The status of a device that the calling process has just opened.
     #[must_use]
-    pub fn new(kernel: Arc<dyn Kernel>, driver: u32) -> Self {
+    pub fn new() -> Self {
         Self {
-            kernel,
-            driver,
             process: Mark::here(),
             gone: AtomicBool::new(false),
-            doorbell_by_ioctl: AtomicBool::new(false),
             errors: AtomicU32::new(0),
         }
-    }
-
-    /// The driver's number (`enum rdma_driver_id`).
-    #[must_use]
-    pub const fn driver(&self) -> u32 {
-        self.driver
     }
 
     /// Whether the calling process is the one that opened the device.
@@ -75,6 +64,77 @@ impl Session {
     #[must_use]
     pub fn error_epoch(&self) -> u32 {
         self.errors.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An open uverbs file with what must be known on every call.
+#[derive(Debug)]
+pub struct Session {
+    kernel: Arc<dyn Kernel>,
+    driver: u32,
+    doorbell_by_ioctl: AtomicBool,
+    status: Arc<Status>,
+}
+
+impl Session {
+    /// Wraps an open file whose driver has the given number (`enum rdma_driver_id`).
+    #[must_use]
+    pub fn new(kernel: Arc<dyn Kernel>, driver: u32) -> Self {
+        Self {
+            kernel,
+            driver,
+            doorbell_by_ioctl: AtomicBool::new(false),
+            status: Arc::new(Status::new()),
+        }
+    }
+
+    /// The driver's number (`enum rdma_driver_id`).
+    #[must_use]
+    pub const fn driver(&self) -> u32 {
+        self.driver
+    }
+
+    /// What is known beside the file itself.
+    #[must_use]
+    pub const fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    /// [`Status::is_ours`].
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.status.is_ours()
+    }
+
+    /// [`Status::is_gone`].
+    #[inline]
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.status.is_gone()
+    }
+
+    /// [`Status::mark_gone`].
+    pub fn mark_gone(&self) {
+        self.status.mark_gone();
+    }
+
+    /// [`Status::note_error`].
+    pub fn note_error(&self) {
+        self.status.note_error();
+    }
+
+    /// [`Status::error_epoch`].
+    #[inline]
+    #[must_use]
+    pub fn error_epoch(&self) -> u32 {
+        self.status.error_epoch()
     }
 
     /// Whether this process may use the device and the device is still there.

@@ -95,6 +95,9 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// The driver's name, for people.
     fn name(&self) -> &'static str;
 
+    /// The versions of the driver's own part of the ABI that this provider speaks.
+    fn driver_abis(&self) -> std::ops::RangeInclusive<u32>;
+
     /// Whether a deregistration that has returned guarantees that the device touches the memory no
     /// more. Where it does not, a region's memory is kept until the last queue pair of its
     /// protection domain is gone. The evidence for each driver is in `docs/safety.md`.
