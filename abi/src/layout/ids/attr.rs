@@ -345,7 +345,7 @@ pub mod reg_dmabuf_mr {
     pub const IOVA: Attr<In<u64>> = Attr::new(4);
     /// The dma-buf, its descriptor as a plain number. Mandatory.
     pub const FD: Attr<In<u32>> = Attr::new(5);
-    /// `IB_UVERBS_ACCESS_…`. Mandatory.
+    /// `IB_UVERBS_ACCESS_…`. Optional.
     pub const ACCESS_FLAGS: Attr<Flags> = Attr::new(6);
     /// Local key. Mandatory.
     pub const RESP_LKEY: Attr<Out<u32>> = Attr::new(7);

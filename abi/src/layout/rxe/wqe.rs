@@ -211,7 +211,8 @@ kernel_struct! {
         [8] pub pkey_index: u16,
         /// Zero.
         [10] pub reserved: u16,
-        /// Address handle that the kernel keeps ([`rxe_create_ah_resp::ah_num`]), or zero for `av`.
+        /// Address handle that the kernel keeps ([its number](super::rxe_create_ah_resp)), or zero
+        /// for `av`.
         [12] pub ah_num: u32,
         /// Zero.
         [16] pub pad: [u32; 4],
