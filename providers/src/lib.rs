@@ -16,6 +16,7 @@
 
 pub mod contract;
 pub mod error;
+mod exclusive;
 pub mod ring;
 pub mod sge;
 pub mod shared;

@@ -70,7 +70,7 @@ pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, Com
 pub fn alloc_async_events(session: &Session) -> Result<OwnedFd, CommandError> {
     let command =
         Command::new("ASYNC_EVENT_ALLOC", object::ASYNC_EVENT, method::async_event::ALLOC)
-            .new_fd(attr::async_event_alloc::FD);
+            .new_fd(attr::async_event_alloc::FD_HANDLE);
     session.run(command)?.into_fd()
 }
 

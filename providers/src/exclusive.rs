@@ -1,0 +1,61 @@
+//! What the owner of an exclusive queue can do with it: the calls of the shared form, with no lock
+//! and no table between.
+//!
+//! One `match` decides whose queue it is; with one driver built in, not even that is left.
+
+use crate::contract::{ExclusiveCq, ExclusiveRecv, ExclusiveSend};
+use crate::error::{PollError, PostError};
+use crate::wc::Wc;
+use crate::wr::{RecvWr, SendWr};
+
+impl ExclusiveCq {
+    /// Moves completions out, oldest first, and gives the part of `out` that was filled.
+    ///
+    /// # Errors
+    /// [`PollError`].
+    #[inline]
+    pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        let taken = match *self {
+            #[cfg(feature = "rxe")]
+            Self::Rxe(ref mut ring) => ring.poll(out)?,
+        };
+        #[allow(unreachable_code, reason = "with no driver built in")]
+        Ok(out.get_mut(..taken).unwrap_or_default())
+    }
+}
+
+impl ExclusiveSend {
+    /// Encodes and publishes send requests, in order, then rings the doorbell once.
+    ///
+    /// # Errors
+    /// [`PostError`]; `accepted` counts those that are in the queue.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "rxe"),
+        expect(unused_variables, reason = "no driver is built in")
+    )]
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match *self {
+            #[cfg(feature = "rxe")]
+            Self::Rxe(ref mut ring) => ring.post_send(wrs),
+        }
+    }
+}
+
+impl ExclusiveRecv {
+    /// Posts receives, in order.
+    ///
+    /// # Errors
+    /// [`PostError`]; `accepted` counts those that are in the queue.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "rxe"),
+        expect(unused_variables, reason = "no driver is built in")
+    )]
+    pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        match *self {
+            #[cfg(feature = "rxe")]
+            Self::Rxe(ref mut ring) => ring.post_recv(wrs),
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! Who may move which index of a ring, and when. No memory, no mapping, no slot: two indices and a
+//! rule.
+//!
+//! Ground truth: the kernel's `rxe_queue.h`, which reads the index that the user moves with
+//! `smp_load_acquire` and publishes its own with `smp_store_release`.
+//!
+//! ```text
+//!            consumer                producer
+//!               │                       │
+//!   ┌───┬───┬───▼───┬───────┬───────┬───▼───┬───┐
+//!   │   │   │ taken │ ready │ ready │ free  │   │     what is between the two is the consumer's,
+//!   └───┴───┴───────┴───────┴───────┴───────┴───┘     the rest is the producer's
+//! ```
+//!
+//! Each side keeps its own index privately and writes the shared word once for each batch; that
+//! word is never read back, so whoever scribbles on it cannot confuse us. The other side's index is
+//! cached, read again only when the cached value does not cover what is wanted, and believed only
+//! if it can be true: otherwise the answer is [`Corrupt`]. Nothing here loops or panics.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use thiserror::Error;
+
+/// A shared index. A trait, so that a model checker's atomics can take the place of real ones.
+pub trait Index {
+    /// Reads what the other side has published. Pairs with its Release store: the slots that it
+    /// had filled, or was done with, are seen as it left them.
+    fn load_acquire(&self) -> u32;
+
+    /// Reads without taking part in any ordering.
+    fn load_relaxed(&self) -> u32;
+
+    /// Publishes our index. Pairs with the other side's Acquire load: what we did to the slots
+    /// comes before.
+    fn store_release(&self, value: u32);
+}
+
+impl Index for AtomicU32 {
+    #[inline]
+    fn load_acquire(&self) -> u32 {
+        // Acquire: pairs with the kernel's smp_store_release of the index that it moves.
+        self.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn load_relaxed(&self) -> u32 {
+        self.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn store_release(&self, value: u32) {
+        // Release: pairs with the kernel's smp_load_acquire of the index that we move.
+        self.store(value, Ordering::Release);
+    }
+}
+
+/// The other side's index is one that it cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a ring index is out of range")]
+pub struct Corrupt;
+
+/// How a driver counts.
+pub trait IndexRule: Copy {
+    /// How many entries can be in the ring at once.
+    fn capacity(self) -> u32;
+
+    /// Whether an index can have this value at all.
+    fn is_valid(self, index: u32) -> bool;
+
+    /// The index `by` entries further on.
+    fn step(self, index: u32, by: u32) -> u32;
+
+    /// How many entries lie from `from` up to `to`.
+    fn distance(self, from: u32, to: u32) -> u32;
+
+    /// The slot of the entry with this index.
+    fn slot(self, index: u32) -> u32;
+}
+
+/// rxe's rule: indices are stored masked, and one slot stays empty, so that full and empty differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Masked {
+    mask: u32,
+}
+
+impl Masked {
+    /// The rule for `mask + 1` slots, if that is a power of two that fits a `u32`. A ring of one
+    /// slot can hold nothing; rxe makes such for a queue that is asked for with size 0.
+    #[must_use]
+    pub const fn new(mask: u32) -> Option<Self> {
+        if mask != u32::MAX && mask & mask.wrapping_add(1) == 0 {
+            Some(Self { mask })
+        } else {
+            None
+        }
+    }
+}
+
+impl IndexRule for Masked {
+    #[inline]
+    fn capacity(self) -> u32 {
+        self.mask
+    }
+
+    #[inline]
+    fn is_valid(self, index: u32) -> bool {
+        index <= self.mask
+    }
+
+    #[inline]
+    fn step(self, index: u32, by: u32) -> u32 {
+        index.wrapping_add(by) & self.mask
+    }
+
+    #[inline]
+    fn distance(self, from: u32, to: u32) -> u32 {
+        to.wrapping_sub(from) & self.mask
+    }
+
+    #[inline]
+    fn slot(self, index: u32) -> u32 {
+        index & self.mask
+    }
+}
+
+/// Both indices as they lie in shared memory, checked: (ours, theirs).
+fn adopt(
+    rule: impl IndexRule,
+    ours: &impl Index,
+    theirs: &impl Index,
+) -> Result<(u32, u32), Corrupt> {
+    let (ours, theirs) = (ours.load_relaxed(), theirs.load_acquire());
+    if rule.is_valid(ours) && rule.is_valid(theirs) {
+        Ok((ours, theirs))
+    } else {
+        Err(Corrupt)
+    }
+}
+
+/// The side that fills slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Producer<R> {
+    rule: R,
+    /// Ours: the next slot to fill. The shared word is a copy of it.
+    next: u32,
+    /// Theirs, as last seen.
+    consumer: u32,
+}
+
+impl<R: IndexRule> Producer<R> {
+    /// Takes over the producer's side of a ring.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if either index cannot be.
+    pub fn new(rule: R, producer: &impl Index, consumer: &impl Index) -> Result<Self, Corrupt> {
+        let (next, consumer) = adopt(rule, producer, consumer)?;
+        let this = Self {
+            rule,
+            next,
+            consumer,
+        };
+        if rule.distance(consumer, next) <= rule.capacity() {
+            Ok(this)
+        } else {
+            Err(Corrupt)
+        }
+    }
+
+    #[inline]
+    fn free_as_cached(&self) -> u32 {
+        self.rule
+            .capacity()
+            .wrapping_sub(self.rule.distance(self.consumer, self.next))
+    }
+
+    /// How many slots may be filled now. Looks at the consumer's index only if what was known
+    /// before does not cover `wanted`.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the consumer has moved to where it cannot be: out of the ring, backwards, or
+    /// past the producer.
+    #[inline]
+    pub fn free(&mut self, consumer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
+        let known = self.free_as_cached();
+        if known >= wanted {
+            return Ok(known);
+        }
+        // Acquire in the trait: pairs with the consumer's Release store after it was done with the
+        // slots, so that filling them anew cannot come before.
+        let seen = consumer.load_acquire();
+        let used = self.rule.distance(seen, self.next);
+        if !self.rule.is_valid(seen) || used > self.rule.distance(self.consumer, self.next) {
+            return Err(Corrupt);
+        }
+        self.consumer = seen;
+        Ok(self.rule.capacity().wrapping_sub(used))
+    }
+
+    /// The slot that comes `ahead` after the last published one. Filling it is allowed if `ahead`
+    /// is less than what [`free`](Self::free) gave.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, ahead: u32) -> u32 {
+        self.rule.slot(self.rule.step(self.next, ahead))
+    }
+
+    /// Hands over the next `count` slots with one store. Filled slots that are not published stay
+    /// ours and are filled again next time.
+    #[inline]
+    pub fn publish(&mut self, producer: &impl Index, count: u32) {
+        // More than is free would overtake the consumer; callers never ask for it.
+        debug_assert!(
+            count <= self.free_as_cached(),
+            "published more slots than were free"
+        );
+        let count = count.min(self.free_as_cached());
+        if count != 0 {
+            self.next = self.rule.step(self.next, count);
+            // Release in the trait: the consumer must see the slots filled.
+            producer.store_release(self.next);
+        }
+    }
+}
+
+/// The side that empties slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumer<R> {
+    rule: R,
+    /// Ours: the next slot to take. The shared word is a copy of it.
+    next: u32,
+    /// Theirs, as last seen.
+    producer: u32,
+}
+
+impl<R: IndexRule> Consumer<R> {
+    /// Takes over the consumer's side of a ring.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if either index cannot be.
+    pub fn new(rule: R, producer: &impl Index, consumer: &impl Index) -> Result<Self, Corrupt> {
+        let (next, producer) = adopt(rule, consumer, producer)?;
+        let this = Self {
+            rule,
+            next,
+            producer,
+        };
+        if this.available_as_cached() <= rule.capacity() {
+            Ok(this)
+        } else {
+            Err(Corrupt)
+        }
+    }
+
+    #[inline]
+    fn available_as_cached(&self) -> u32 {
+        self.rule.distance(self.next, self.producer)
+    }
+
+    /// How many filled slots are waiting. Looks at the producer's index only if what was known
+    /// before does not cover `wanted`. Moves nothing, however often it is called.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if the producer has moved to where it cannot be: out of the ring, backwards, or
+    /// past the consumer.
+    #[inline]
+    pub fn available(&mut self, producer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
+        let known = self.available_as_cached();
+        if known >= wanted {
+            return Ok(known);
+        }
+        // Acquire in the trait: pairs with the producer's Release store after it filled the slots.
+        let seen = producer.load_acquire();
+        let ready = self.rule.distance(self.next, seen);
+        if !self.rule.is_valid(seen) || ready < known || ready > self.rule.capacity() {
+            return Err(Corrupt);
+        }
+        self.producer = seen;
+        Ok(ready)
+    }
+
+    /// The slot that comes `ahead` after the last released one. Reading it is allowed if `ahead`
+    /// is less than what [`available`](Self::available) gave.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, ahead: u32) -> u32 {
+        self.rule.slot(self.rule.step(self.next, ahead))
+    }
+
+    /// Gives the next `count` slots back with one store; none at all if `count` is 0.
+    #[inline]
+    pub fn release(&mut self, consumer: &impl Index, count: u32) {
+        // More than is there would pass the producer; callers never ask for it.
+        debug_assert!(
+            count <= self.available_as_cached(),
+            "released more slots than were filled"
+        );
+        let count = count.min(self.available_as_cached());
+        if count != 0 {
+            self.next = self.rule.step(self.next, count);
+            // Release in the trait: the producer may fill the slots again only after our reads.
+            consumer.store_release(self.next);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::{Consumer, Corrupt, IndexRule, Masked, Producer};
+
+    /// A free-running rule, as other hardware counts: every slot is used, indices never wrap early.
+    #[derive(Clone, Copy)]
+    struct FreeRunning(u32);
+
+    impl IndexRule for FreeRunning {
+        fn capacity(self) -> u32 {
+            self.0 + 1
+        }
+        fn is_valid(self, _: u32) -> bool {
+            true
+        }
+        fn step(self, index: u32, by: u32) -> u32 {
+            index.wrapping_add(by)
+        }
+        fn distance(self, from: u32, to: u32) -> u32 {
+            to.wrapping_sub(from)
+        }
+        fn slot(self, index: u32) -> u32 {
+            index & self.0
+        }
+    }
+
+    #[test]
+    fn masks_are_powers_of_two_less_one() {
+        for good in [0, 1, 3, 7, 0x3fff_ffff, 0x7fff_ffff] {
+            assert!(Masked::new(good).is_some(), "{good}");
+        }
+        for bad in [2, 4, 5, 6, 0x8000_0000, u32::MAX] {
+            assert!(Masked::new(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_ring_holds_one() {
+        let (prod, cons) = (AtomicU32::new(0), AtomicU32::new(0));
+        let rule = Masked::new(1).unwrap();
+        let mut producer = Producer::new(rule, &prod, &cons).unwrap();
+        let mut consumer = Consumer::new(rule, &prod, &cons).unwrap();
+        for round in 0..10 {
+            assert_eq!(producer.free(&cons, 1), Ok(1), "round {round}");
+            assert_eq!(consumer.available(&prod, 1), Ok(0));
+            let slot = producer.slot(0);
+            producer.publish(&prod, 1);
+            assert_eq!(producer.free(&cons, 1), Ok(0));
+            assert_eq!(consumer.available(&prod, 1), Ok(1));
+            assert_eq!(consumer.slot(0), slot);
+            consumer.release(&cons, 1);
+        }
+    }
+
+    #[test]
+    fn a_ring_of_one_slot_holds_nothing() {
+        let (prod, cons) = (AtomicU32::new(0), AtomicU32::new(0));
+        let rule = Masked::new(0).unwrap();
+        let mut producer = Producer::new(rule, &prod, &cons).unwrap();
+        let mut consumer = Consumer::new(rule, &prod, &cons).unwrap();
+        assert_eq!(producer.free(&cons, 1), Ok(0));
+        assert_eq!(consumer.available(&prod, 1), Ok(0));
+    }
+
+    #[test]
+    fn empty_polls_move_nothing() {
+        let (prod, cons) = (AtomicU32::new(2), AtomicU32::new(1));
+        let mut consumer = Consumer::new(Masked::new(7).unwrap(), &prod, &cons).unwrap();
+        assert_eq!(consumer.available(&prod, 4), Ok(1));
+        consumer.release(&cons, 1);
+        for _ in 0..20 {
+            assert_eq!(consumer.available(&prod, 4), Ok(0));
+            consumer.release(&cons, 0);
+        }
+        assert_eq!(cons.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_other_side_is_looked_at_only_when_needed() {
+        let (prod, cons) = (AtomicU32::new(0), AtomicU32::new(0));
+        let mut producer = Producer::new(Masked::new(7).unwrap(), &prod, &cons).unwrap();
+        producer.publish(&prod, 4);
+        cons.store(3, Ordering::Relaxed);
+        assert_eq!(producer.free(&cons, 3), Ok(3), "what is known is enough");
+        assert_eq!(
+            producer.free(&cons, 4),
+            Ok(6),
+            "more is wanted, so it is looked at"
+        );
+    }
+
+    #[test]
+    fn our_own_index_in_shared_memory_is_never_believed() {
+        let (prod, cons) = (AtomicU32::new(0), AtomicU32::new(0));
+        let rule = Masked::new(7).unwrap();
+        let mut producer = Producer::new(rule, &prod, &cons).unwrap();
+        producer.publish(&prod, 2);
+        prod.store(0xdead, Ordering::Relaxed);
+        producer.publish(&prod, 1);
+        assert_eq!(prod.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn impossible_indices_are_refused() {
+        let (prod, cons) = (AtomicU32::new(0), AtomicU32::new(0));
+        let rule = Masked::new(7).unwrap();
+        let mut producer = Producer::new(rule, &prod, &cons).unwrap();
+        producer.publish(&prod, 7);
+        cons.store(2, Ordering::Relaxed);
+        assert_eq!(producer.free(&cons, 1), Ok(2));
+        for bad in [8, u32::MAX, 1] {
+            cons.store(bad, Ordering::Relaxed);
+            assert_eq!(producer.free(&cons, 7), Err(Corrupt), "{bad}");
+        }
+        prod.store(8, Ordering::Relaxed);
+        assert!(Consumer::new(rule, &prod, &cons).is_err());
+
+        let (prod, cons) = (AtomicU32::new(5), AtomicU32::new(2));
+        let mut consumer = Consumer::new(rule, &prod, &cons).unwrap();
+        for bad in [8, u32::MAX, 4] {
+            prod.store(bad, Ordering::Relaxed);
+            assert_eq!(consumer.available(&prod, 7), Err(Corrupt), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_free_running_rule_fits_too() {
+        let start = u32::MAX - 2;
+        let (prod, cons) = (AtomicU32::new(start), AtomicU32::new(start));
+        let mut producer = Producer::new(FreeRunning(3), &prod, &cons).unwrap();
+        let mut consumer = Consumer::new(FreeRunning(3), &prod, &cons).unwrap();
+        for _ in 0..5 {
+            assert_eq!(producer.free(&cons, 4), Ok(4));
+            producer.publish(&prod, 4);
+            assert_eq!(producer.free(&cons, 1), Ok(0));
+            assert_eq!(consumer.available(&prod, 4), Ok(4));
+            consumer.release(&cons, 4);
+        }
+        prod.store(
+            cons.load(Ordering::Relaxed).wrapping_add(9),
+            Ordering::Relaxed,
+        );
+        assert_eq!(consumer.available(&prod, 4), Err(Corrupt));
+    }
+}

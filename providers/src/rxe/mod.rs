@@ -1,0 +1,231 @@
+//! `rdma_rxe`, RoCE in software: the kernel does the work, and the queues are ordinary memory that
+//! both sides see.
+//!
+//! Ground truth: `rdma/rdma_user_rxe.h` and the kernel's `drivers/infiniband/sw/rxe`.
+//!
+//! ```text
+//!   create     core command + our reply bytes ─► where to map ─► SharedQueue ─► ring on a shelf
+//!   wqe, wc    what a slot says: pure functions
+//!   recv       a ring of receives; qp and srq each have one
+//!   cq qp srq  the operations of the contract
+//! ```
+//!
+//! Must never leave a kernel object behind when a creation fails, and must never keep one mapping
+//! longer than its object for any use but unmapping.
+
+pub mod cq;
+pub mod qp;
+mod recv;
+pub mod srq;
+pub mod wc;
+pub mod wqe;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use uverbs_abi::Session;
+use uverbs_abi::layout::rxe::{
+    RXE_UVERBS_ABI_VERSION, mminfo, rxe_create_cq_resp, rxe_create_qp_resp, rxe_create_srq_resp,
+};
+use zerocopy::IntoBytes;
+
+use self::cq::{CqRing, RxeCq};
+use self::qp::{Core, RecvRing, RxeQp, SendRing};
+use self::recv::RecvQueue;
+use self::srq::RxeSrq;
+use self::wqe::{RECV_HEAD, SEND_HEAD, SGE_LEN, SendLimits};
+use crate::contract::{CqOps, CqSpec, Provider, QpOps, QpSpec, SrqOps, SrqSpec};
+use crate::error::CreateError;
+use crate::ring::Corrupt;
+use crate::shared::SharedQueue;
+use crate::verbs;
+
+const CQ_CREATE: &str = "CQ_CREATE";
+const SRQ_CREATE: &str = "SRQ_CREATE";
+const QP_CREATE: &str = "QP_CREATE";
+
+/// The provider for `rdma_rxe`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rxe;
+
+impl Provider for Rxe {
+    fn name(&self) -> &'static str {
+        "rxe"
+    }
+
+    fn driver_abis(&self) -> RangeInclusive<u32> {
+        // Version 1 was the same on 64-bit machines, but no kernel that has the ioctls reports it.
+        RXE_UVERBS_ABI_VERSION..=RXE_UVERBS_ABI_VERSION
+    }
+
+    fn dereg_fences(&self) -> bool {
+        // The kernel looks the key up for each packet and waits for those under way.
+        true
+    }
+
+    fn create_cq(
+        &self,
+        session: &Arc<Session>,
+        spec: &CqSpec<'_>,
+    ) -> Result<Box<dyn CqOps>, CreateError> {
+        let mut reply = rxe_create_cq_resp::default();
+        let created = verbs::cq::create(session, spec, reply.as_mut_bytes())?;
+        let build = || {
+            let queue = map(session, CQ_CREATE, &reply.mi, spec.depth.max(created.depth))?;
+            CqRing::new(queue, Arc::clone(session), created.handle).map_err(corrupt(CQ_CREATE))
+        };
+        match build() {
+            Ok(ring) => Ok(Box::new(RxeCq::new(ring))),
+            Err(error) => {
+                // The first error is the one to tell; if this one fails too, the object goes when
+                // the file is closed.
+                let _ = verbs::cq::destroy(session, created.handle);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_srq(
+        &self,
+        session: &Arc<Session>,
+        spec: &SrqSpec<'_>,
+    ) -> Result<Box<dyn SrqOps>, CreateError> {
+        let mut reply = rxe_create_srq_resp::default();
+        let created = verbs::srq::create(session, spec, reply.as_mut_bytes())?;
+        let build = || {
+            let queue = map(
+                session,
+                SRQ_CREATE,
+                &reply.mi,
+                spec.max_wr.max(created.max_wr),
+            )?;
+            recv_queue(SRQ_CREATE, queue, created.max_sge)
+        };
+        match build() {
+            Ok(ring) => {
+                let (session, handle) = (Arc::clone(session), created.handle);
+                Ok(Box::new(RxeSrq::new(
+                    session,
+                    handle,
+                    ring,
+                    created.max_sge,
+                )))
+            }
+            Err(error) => {
+                // As above.
+                let _ = verbs::srq::destroy(session, created.handle);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_qp(
+        &self,
+        session: &Arc<Session>,
+        spec: &QpSpec<'_>,
+    ) -> Result<Box<dyn QpOps>, CreateError> {
+        // All zero: with a shared receive queue the kernel leaves the receive half as it is.
+        let mut reply = rxe_create_qp_resp::default();
+        let created = verbs::qp::create(session, spec, reply.as_mut_bytes())?;
+        let build = || {
+            let core = Arc::new(Core::new(Arc::clone(session), created.handle));
+            let least = spec.caps.max_send_wr.max(created.caps.max_send_wr);
+            let queue = map(session, QP_CREATE, &reply.sq_mi, least)?;
+            let send = send_ring(queue, &created, Arc::clone(&core))?;
+            let recv = match spec.srq {
+                Some(_) => None,
+                None => {
+                    let least = spec.caps.max_recv_wr.max(created.caps.max_recv_wr);
+                    let queue = map(session, QP_CREATE, &reply.rq_mi, least)?;
+                    let queue = recv_queue(QP_CREATE, queue, created.caps.max_recv_sge)?;
+                    Some(RecvRing::new(queue, Arc::clone(&core)))
+                }
+            };
+            Ok(RxeQp::new(core, created.qp_num, created.caps, send, recv))
+        };
+        match build() {
+            Ok(qp) => Ok(Box::new(qp)),
+            Err(error) => {
+                // As above.
+                let _ = verbs::qp::destroy(session, created.handle);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Maps a queue that the kernel has just described; `least` is what it must hold.
+fn map<const HEAD: usize>(
+    session: &Session,
+    command: &'static str,
+    info: &mminfo,
+    least: u32,
+) -> Result<SharedQueue<HEAD>, CreateError> {
+    let bad = |what| CreateError::BadQueue { command, what };
+    let size = usize::try_from(info.size).map_err(|_| bad("it is larger than memory"))?;
+    if size == 0 {
+        return Err(bad("the kernel offered no queue to map"));
+    }
+    let queue = SharedQueue::new(session.map(info.offset, size)?).map_err(bad)?;
+    // One slot stays empty, so the mask is what it holds.
+    if queue.mask() < least {
+        return Err(bad("it holds less than was granted"));
+    }
+    Ok(queue)
+}
+
+fn send_ring(
+    queue: SharedQueue<SEND_HEAD>,
+    created: &verbs::qp::Created,
+    core: Arc<Core>,
+) -> Result<SendRing, CreateError> {
+    let limits = SendLimits {
+        max_sge: created.caps.max_send_sge,
+        max_inline: created.caps.max_inline_data,
+    };
+    let inline = u64::from(limits.max_inline);
+    if !holds(
+        queue.slot_len(),
+        SEND_HEAD,
+        elements(limits.max_sge).max(inline),
+    ) {
+        return Err(too_small(QP_CREATE));
+    }
+    SendRing::new(queue, limits, core).map_err(corrupt(QP_CREATE))
+}
+
+fn recv_queue(
+    command: &'static str,
+    queue: SharedQueue<RECV_HEAD>,
+    max_sge: u32,
+) -> Result<RecvQueue, CreateError> {
+    if !holds(queue.slot_len(), RECV_HEAD, elements(max_sge)) {
+        return Err(too_small(command));
+    }
+    RecvQueue::new(queue, max_sge).map_err(corrupt(command))
+}
+
+/// Bytes of `count` scatter/gather elements.
+fn elements(count: u32) -> u64 {
+    u64::from(count) * SGE_LEN as u64
+}
+
+/// Whether a slot has room for `tail` bytes after `head`.
+fn holds(slot: usize, head: usize, tail: u64) -> bool {
+    slot.checked_sub(head)
+        .is_some_and(|room| tail <= room as u64)
+}
+
+fn too_small(command: &'static str) -> CreateError {
+    CreateError::BadQueue {
+        command,
+        what: "its slots are smaller than the granted sizes",
+    }
+}
+
+fn corrupt(command: &'static str) -> impl Fn(Corrupt) -> CreateError {
+    move |Corrupt| CreateError::BadQueue {
+        command,
+        what: "its indices are out of range",
+    }
+}

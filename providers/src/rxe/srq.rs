@@ -1,0 +1,89 @@
+//! rxe's shared receive queue: one ring of receives for many queue pairs.
+//!
+//! Ground truth: the kernel's `rxe_srq.c`. It flushes nothing: what is posted stays until a message
+//! takes it.
+
+use std::sync::Arc;
+
+use uverbs_abi::layout::rxe::rxe_modify_srq_cmd;
+use uverbs_abi::{CommandError, Session};
+use zerocopy::IntoBytes;
+
+use super::cq::foreign;
+use super::qp::usable;
+use super::recv::RecvQueue;
+use crate::contract::SrqOps;
+use crate::error::{CloseError, PostError};
+use crate::shelf::Shelf;
+use crate::types::SrqHandle;
+use crate::verbs;
+use crate::wr::RecvWr;
+
+/// rxe's shared receive queue.
+#[derive(Debug)]
+pub struct RxeSrq {
+    session: Arc<Session>,
+    handle: SrqHandle,
+    max_wr: u32,
+    max_sge: u32,
+    ring: Shelf<Box<RecvQueue>>,
+}
+
+impl RxeSrq {
+    pub(super) fn new(
+        session: Arc<Session>,
+        handle: SrqHandle,
+        ring: RecvQueue,
+        max_sge: u32,
+    ) -> Self {
+        let max_wr = ring.capacity();
+        Self {
+            session,
+            handle,
+            max_wr,
+            max_sge,
+            ring: Shelf::new(Box::new(ring)),
+        }
+    }
+}
+
+impl SrqOps for RxeSrq {
+    fn handle(&self) -> SrqHandle {
+        self.handle
+    }
+
+    fn max_wr(&self) -> u32 {
+        self.max_wr
+    }
+
+    fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
+    fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        usable(&self.session)?;
+        self.ring.with(|ring| ring.post(wrs))?
+    }
+
+    fn set_limit(&self, limit: u32) -> Result<(), CommandError> {
+        // The driver reads its part even where only the limit changes, and follows the address in
+        // it only where the size does.
+        let driver_part = rxe_modify_srq_cmd { mmap_info_addr: 0 };
+        verbs::srq::set_limit(&self.session, self.handle, limit, driver_part.as_bytes())
+    }
+
+    fn destroy(&self) -> Result<u32, CloseError> {
+        if !self.session.is_ours() {
+            return Err(foreign("SRQ_DESTROY"));
+        }
+        let ring = self.ring.close()?;
+        match verbs::srq::destroy(&self.session, self.handle) {
+            // The ring is unmapped here, after the kernel object is gone.
+            Ok(reported) => Ok(reported),
+            Err(error) => {
+                self.ring.reopen(ring);
+                Err(error.into())
+            }
+        }
+    }
+}

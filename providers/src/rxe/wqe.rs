@@ -1,0 +1,362 @@
+//! What a slot of rxe's work queues says: work requests in, 8-byte words out. Pure functions over a
+//! slot; which slot, and when the kernel may look, is not known here.
+//!
+//! Ground truth: `struct rxe_send_wqe`, `struct rxe_recv_wqe` in `rdma/rdma_user_rxe.h`; what must
+//! be zero, from the kernel's `rxe_req.c` and `rxe_comp.c`: it keeps its progress in the slot
+//! (`state`, `mask`, the packet numbers, `has_rd_atomic`, the cursor in `dma`) and begins with what
+//! it finds there. `ssn` it never reads.
+//!
+//! ```text
+//! send   0 wr_id      8 0, opcode     16 flags, imm   24 the operation's own …      144 status, state
+//!      152 iova     160 mask, psn    168 psn, length 176 ssn, rd  184 length, resid
+//!      192 cur, num_sge              200 offset, 0   208 elements of 16 bytes, or inline bytes
+//! recv   0 wr_id      8 0             16 length, resid             24 cur, num_sge
+//!       32 offset, 0                  40 elements of 16 bytes
+//! ```
+//!
+//! Must never copy a byte before the sum of all lengths has been checked in 64 bits.
+
+use std::mem::offset_of;
+
+use uverbs_abi::layout::rxe::{
+    IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, IB_UVERBS_WR_RDMA_READ,
+    IB_UVERBS_WR_RDMA_WRITE, IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, IB_UVERBS_WR_SEND,
+    IB_UVERBS_WR_SEND_WITH_IMM, rxe_recv_wqe, rxe_send_wqe, rxe_sge,
+};
+
+use crate::error::PostCause;
+use crate::sge::{MAX_MESSAGE, Sge};
+use crate::shared::Slot;
+use crate::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
+
+/// Bytes of a send slot before the elements or the inline data.
+pub const SEND_HEAD: usize = size_of::<rxe_send_wqe>();
+/// Bytes of a receive slot before the elements.
+pub const RECV_HEAD: usize = size_of::<rxe_recv_wqe>();
+/// Bytes of one element.
+pub const SGE_LEN: usize = size_of::<rxe_sge>();
+
+/// `IB_SEND_INLINE`. Not among [`SendFlags`]: whether data is inline follows from its type.
+const INLINE: u32 = 8;
+
+/// What one send request may carry, as granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendLimits {
+    /// Scatter/gather elements.
+    pub max_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline: u32,
+}
+
+/// Two 32-bit fields that follow one another, as one word.
+#[inline]
+const fn pair(first: u32, second: u32) -> u64 {
+    if cfg!(target_endian = "little") {
+        first as u64 | (second as u64) << 32
+    } else {
+        (first as u64) << 32 | second as u64
+    }
+}
+
+/// The data of a request as it stands in the slot.
+struct Data {
+    length: u32,
+    num_sge: u32,
+    flags: u32,
+}
+
+/// Fills a slot with a send request. On an error the slot may be half filled; it is not the
+/// kernel's before it is published, and is filled anew next time.
+///
+/// # Errors
+/// What is wrong with the request.
+#[inline]
+pub fn encode_send(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    slot: &mut Slot<'_, SEND_HEAD>,
+) -> Result<(), PostCause> {
+    const NOWHERE: u64 = 0;
+    match wr.op {
+        SendOp::Send { data } => {
+            let data = payload(data, limits, slot)?;
+            no_remote(slot);
+            head(wr, IB_UVERBS_WR_SEND, 0, NOWHERE, &data, slot);
+        }
+        SendOp::SendImm { data, imm } => {
+            let data = payload(data, limits, slot)?;
+            no_remote(slot);
+            head(
+                wr,
+                IB_UVERBS_WR_SEND_WITH_IMM,
+                imm.to_be(),
+                NOWHERE,
+                &data,
+                slot,
+            );
+        }
+        SendOp::Write { data, remote } => {
+            let data = payload(data, limits, slot)?;
+            rdma(remote, slot);
+            head(wr, IB_UVERBS_WR_RDMA_WRITE, 0, remote.addr, &data, slot);
+        }
+        SendOp::WriteImm { data, remote, imm } => {
+            let data = payload(data, limits, slot)?;
+            rdma(remote, slot);
+            let imm = imm.to_be();
+            head(
+                wr,
+                IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,
+                imm,
+                remote.addr,
+                &data,
+                slot,
+            );
+        }
+        SendOp::Read { into, remote } => {
+            let data = elements(into, limits.max_sge, slot)?;
+            rdma(remote, slot);
+            head(wr, IB_UVERBS_WR_RDMA_READ, 0, remote.addr, &data, slot);
+        }
+        SendOp::CompareSwap {
+            into,
+            remote,
+            compare,
+            swap,
+        } => {
+            let data = eight_bytes(&into, limits, slot)?;
+            atomic(remote, compare, swap, slot);
+            head(
+                wr,
+                IB_UVERBS_WR_ATOMIC_CMP_AND_SWP,
+                0,
+                remote.addr,
+                &data,
+                slot,
+            );
+        }
+        SendOp::FetchAdd { into, remote, add } => {
+            let data = eight_bytes(&into, limits, slot)?;
+            atomic(remote, add, 0, slot);
+            head(
+                wr,
+                IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
+                0,
+                remote.addr,
+                &data,
+                slot,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Fills a slot with a receive request.
+///
+/// # Errors
+/// What is wrong with the request.
+#[inline]
+pub fn encode_recv(
+    wr: &RecvWr<'_>,
+    max_sge: u32,
+    slot: &mut Slot<'_, RECV_HEAD>,
+) -> Result<(), PostCause> {
+    const DMA: usize = offset_of!(rxe_recv_wqe, dma);
+    let data = elements(wr.sges, max_sge, slot)?;
+    slot.put::<0>(wr.wr_id);
+    slot.put::<8>(0);
+    slot.put::<DMA>(pair(data.length, data.length));
+    slot.put::<{ DMA + 8 }>(pair(0, data.num_sge));
+    slot.put::<{ DMA + 16 }>(0);
+    Ok(())
+}
+
+/// Everything that all send requests have in common.
+#[inline]
+fn head(
+    wr: &SendWr<'_>,
+    opcode: u32,
+    ex: u32,
+    iova: u64,
+    data: &Data,
+    slot: &mut Slot<'_, SEND_HEAD>,
+) {
+    const DMA: usize = offset_of!(rxe_send_wqe, dma);
+    // Only flags that the type has: a raw INLINE bit would turn elements into payload.
+    let flags = wr.flags.bits() & SendFlags::all().bits() | data.flags;
+    slot.put::<0>(wr.wr_id);
+    slot.put::<8>(pair(0, opcode));
+    slot.put::<16>(pair(flags, ex));
+    slot.put::<{ offset_of!(rxe_send_wqe, status) }>(0);
+    slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(iova);
+    slot.put::<{ offset_of!(rxe_send_wqe, mask) }>(0);
+    slot.put::<{ offset_of!(rxe_send_wqe, last_psn) }>(0);
+    slot.put::<{ offset_of!(rxe_send_wqe, ssn) }>(0);
+    slot.put::<DMA>(pair(data.length, data.length));
+    slot.put::<{ DMA + 8 }>(pair(0, data.num_sge));
+    slot.put::<{ DMA + 16 }>(0);
+}
+
+/// A request that names nothing at the peer: no address of an earlier request stays in its place.
+#[inline]
+fn no_remote(slot: &mut Slot<'_, SEND_HEAD>) {
+    slot.put::<24>(0);
+    slot.put::<32>(0);
+}
+
+#[inline]
+fn rdma(remote: RemoteAddr, slot: &mut Slot<'_, SEND_HEAD>) {
+    slot.put::<24>(remote.addr);
+    slot.put::<32>(pair(remote.rkey.0, 0));
+}
+
+#[inline]
+fn atomic(remote: RemoteAddr, compare_add: u64, swap: u64, slot: &mut Slot<'_, SEND_HEAD>) {
+    slot.put::<24>(remote.addr);
+    slot.put::<32>(compare_add);
+    slot.put::<40>(swap);
+    slot.put::<48>(pair(remote.rkey.0, 0));
+}
+
+#[inline]
+fn payload(
+    data: Payload<'_>,
+    limits: &SendLimits,
+    slot: &mut Slot<'_, SEND_HEAD>,
+) -> Result<Data, PostCause> {
+    match data {
+        Payload::Sges(sges) => elements(sges, limits.max_sge, slot),
+        Payload::Inline(bytes) => inline(&[bytes], limits, slot),
+        Payload::InlineList(list) => inline(list, limits, slot),
+    }
+}
+
+#[inline]
+fn elements<const HEAD: usize>(
+    sges: &[Sge],
+    max: u32,
+    slot: &mut Slot<'_, HEAD>,
+) -> Result<Data, PostCause> {
+    let num_sge = match u32::try_from(sges.len()) {
+        Ok(given) if given <= max => given,
+        _ => {
+            return Err(PostCause::TooManySge {
+                given: sges.len(),
+                max,
+            });
+        }
+    };
+    // At most 2^32 terms of 32 bits: the sum fits 64.
+    let mut total = 0u64;
+    let mut at = HEAD;
+    for sge in sges {
+        slot.put_at(at, sge.addr());
+        slot.put_at(at.wrapping_add(8), pair(sge.len(), sge.lkey().0));
+        total = total.wrapping_add(u64::from(sge.len()));
+        at = at.wrapping_add(SGE_LEN);
+    }
+    match u32::try_from(total) {
+        Ok(length) if length <= MAX_MESSAGE => Ok(Data {
+            length,
+            num_sge,
+            flags: 0,
+        }),
+        _ => Err(PostCause::MessageTooLong { given: total }),
+    }
+}
+
+#[inline]
+fn eight_bytes(
+    into: &Sge,
+    limits: &SendLimits,
+    slot: &mut Slot<'_, SEND_HEAD>,
+) -> Result<Data, PostCause> {
+    if into.len() == 8 {
+        elements(std::slice::from_ref(into), limits.max_sge, slot)
+    } else {
+        Err(PostCause::AtomicLength { given: into.len() })
+    }
+}
+
+#[inline]
+fn inline<T: std::ops::Deref<Target = [u8]>>(
+    list: &[T],
+    limits: &SendLimits,
+    slot: &mut Slot<'_, SEND_HEAD>,
+) -> Result<Data, PostCause> {
+    let total = list
+        .iter()
+        .fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
+    let length = match u32::try_from(total) {
+        Ok(length) if length <= limits.max_inline => length,
+        _ => {
+            return Err(PostCause::InlineTooLong {
+                given: total,
+                max: limits.max_inline,
+            });
+        }
+    };
+    let mut packer = Packer {
+        slot,
+        at: SEND_HEAD,
+        pending: 0,
+        bits: 0,
+    };
+    for part in list {
+        packer.push(part);
+    }
+    packer.finish();
+    Ok(Data {
+        length,
+        num_sge: 0,
+        flags: INLINE,
+    })
+}
+
+/// Puts bytes one after another into words, wherever one slice ends and the next begins.
+struct Packer<'a, 'q> {
+    slot: &'a mut Slot<'q, SEND_HEAD>,
+    at: usize,
+    /// Bytes that do not fill a word yet, the first one lowest.
+    pending: u64,
+    /// How many bits of `pending` count: 0, 8, … 56.
+    bits: u32,
+}
+
+impl Packer<'_, '_> {
+    fn push(&mut self, bytes: &[u8]) {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        for chunk in chunks {
+            self.add(u64::from_le_bytes(*chunk), 64);
+        }
+        for byte in rest {
+            self.add(u64::from(*byte), 8);
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, word: u64, bits: u32) {
+        self.pending |= word << self.bits;
+        let filled = self.bits.wrapping_add(bits);
+        if filled < 64 {
+            self.bits = filled;
+            return;
+        }
+        self.emit(self.pending);
+        // What of `word` went into the full one; a shift by all 64 bits leaves nothing.
+        self.pending = word.checked_shr(64u32.wrapping_sub(self.bits)).unwrap_or(0);
+        self.bits = filled.wrapping_sub(64);
+    }
+
+    #[inline]
+    fn emit(&mut self, word: u64) {
+        self.slot.put_at(self.at, word.to_le());
+        self.at = self.at.wrapping_add(8);
+    }
+
+    fn finish(mut self) {
+        if self.bits != 0 {
+            self.emit(self.pending);
+        }
+    }
+}
