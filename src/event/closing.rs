@@ -1,0 +1,130 @@
+//! An explicit destroy, step by step: hide the object, let the kernel destroy it, wait for what is
+//! still held.
+//!
+//! Ground truth: `ibv_destroy_qp(3)` and its siblings, which return only when every affiliated
+//! event that was read has been acked. No step may hold a lock of the ledger over the next.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::ledger::{Ledger, Registration};
+use super::slot::Slot;
+use super::sync::Arc;
+use super::token::Token;
+
+/// A destroy that has begun: the object is hidden, the kernel is to be asked.
+///
+/// Dropped with no outcome (a panic on the way), the object stays hidden for good: it may or may
+/// not exist in the kernel, and its number there may be another's by now.
+#[must_use = "say how the kernel's destroy went"]
+pub(crate) struct Closing<'a, O> {
+    registration: &'a Registration<O>,
+    /// What the token led to; `None` once the outcome is known.
+    object: Option<O>,
+}
+
+impl<'a, O> Closing<'a, O> {
+    pub(super) const fn new(registration: &'a Registration<O>, object: O) -> Self {
+        Self {
+            registration,
+            object: Some(object),
+        }
+    }
+
+    /// The kernel refused: the object is there as before. What was read of it in between was told
+    /// as of an object gone.
+    pub(crate) fn reopen(mut self) {
+        if let Some(object) = self.object.take() {
+            self.registration.slot().reopen(object);
+        }
+    }
+
+    /// The kernel has destroyed the object, of which it says that so many events were read.
+    pub(crate) fn closed(self, reported: u32) -> Settling<O> {
+        self.settle(Some(reported))
+    }
+
+    /// The object is gone, and the kernel could not say how many of its events were read. Those
+    /// that this process has read are waited for.
+    pub(crate) fn closed_unknown(self) -> Settling<O> {
+        self.settle(None)
+    }
+
+    fn settle(mut self, reported: Option<u32>) -> Settling<O> {
+        let slot = Arc::clone(self.registration.slot());
+        slot.close();
+        let settling = Settling {
+            ledger: self.registration.ledger().clone(),
+            token: self.registration.token(),
+            slot,
+            reported,
+        };
+        drop(self.object.take());
+        settling
+    }
+}
+
+impl<O> Drop for Closing<'_, O> {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            self.registration.slot().close();
+            self.registration.ledger().retire(self.registration.token());
+            drop(object);
+        }
+    }
+}
+
+impl<O> fmt::Debug for Closing<'_, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Closing")
+            .field(&self.registration.token())
+            .finish()
+    }
+}
+
+/// An object that the kernel has destroyed and that still has events out.
+///
+/// As long as this exists, a reader that comes late with a record of the object acks it on the
+/// object's behalf. Dropped, the token is retired; acks that come later go to the slot, where
+/// nobody waits for them.
+#[must_use = "wait for the acks, or say that you will not"]
+pub(crate) struct Settling<O> {
+    ledger: Ledger<O>,
+    slot: Arc<Slot<O>>,
+    token: Token,
+    reported: Option<u32>,
+}
+
+impl<O> Settling<O> {
+    /// Waits until every event that was read of the object is acked: for ever, if one is held by
+    /// the calling thread, was forgotten, or was read by another process.
+    pub(crate) fn wait(self) {
+        // Without a deadline it returns only when nothing is missing.
+        let _: Result<(), u32> = self.slot.settle(self.reported, None);
+    }
+
+    /// The same, for at most `timeout`. May be called again.
+    ///
+    /// # Errors
+    /// How many events are still not acked.
+    pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<(), u32> {
+        // A deadline too far to be reckoned is none.
+        self.slot
+            .settle(self.reported, Instant::now().checked_add(timeout))
+    }
+}
+
+impl<O> Drop for Settling<O> {
+    fn drop(&mut self) {
+        self.ledger.retire(self.token);
+    }
+}
+
+impl<O> fmt::Debug for Settling<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settling")
+            .field("token", &self.token)
+            .field("reported", &self.reported)
+            .finish_non_exhaustive()
+    }
+}

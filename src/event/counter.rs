@@ -1,0 +1,62 @@
+//! How many events of one object were read, and how many of those were acked.
+//!
+//! The kernel counts what is read in 32 bits and lets the count wrap; so does this. Only
+//! differences and equality mean anything.
+
+/// One object's events of one sort, for diagnosis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How many were read and found their way to the object: handed over, or, where that could
+    /// not be, acked on its behalf. Wraps, as the kernel's count does.
+    pub delivered: u32,
+    /// How many of them were acked. Wraps.
+    pub acked: u32,
+    /// How many of them are held by somebody and not acked yet.
+    pub outstanding: u32,
+}
+
+/// Counts one sort of events of one object.
+#[derive(Debug, Default)]
+pub(super) struct Counter {
+    delivered: u32,
+    acked: u32,
+}
+
+impl Counter {
+    /// One event more was read for the object.
+    pub(super) const fn deliver(&mut self) {
+        self.delivered = self.delivered.wrapping_add(1);
+    }
+
+    /// One event more was acked.
+    pub(super) const fn ack(&mut self) {
+        self.acked = self.acked.wrapping_add(1);
+    }
+
+    /// How many are not acked, of those that were read here.
+    pub(super) const fn outstanding(&self) -> u32 {
+        self.delivered.wrapping_sub(self.acked)
+    }
+
+    /// How many are not acked, of those that the kernel says were read.
+    pub(super) const fn unacked_of(&self, reported: u32) -> u32 {
+        reported.wrapping_sub(self.acked)
+    }
+
+    pub(super) const fn counts(&self) -> Counts {
+        Counts {
+            delivered: self.delivered,
+            acked: self.acked,
+            outstanding: self.outstanding(),
+        }
+    }
+
+    /// A counter that wraps soon.
+    #[cfg(all(test, not(uverbs_loom)))]
+    pub(super) const fn near_the_end() -> Self {
+        Self {
+            delivered: u32::MAX,
+            acked: u32::MAX,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a reader of events has none to give.
+
+use uverbs_abi::Errno;
+
+use super::record::BadRecord;
+
+/// Why no event could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// The reader was told to stop, here or through another clone. It stays so.
+    #[error("the event reader was stopped")]
+    Stopped,
+    /// The context was closed and all its events have been read. It stays so.
+    #[error("the context is closed, and all of its events have been read")]
+    ContextClosed,
+    /// The device is gone and all its events have been read. It stays so.
+    #[error("the device is gone; destroy what is left and open it again when it is back")]
+    DeviceGone,
+    /// The reader was inherited through `fork()`; its events are the parent's.
+    #[error("the event reader was inherited through fork(); open the device anew in this process")]
+    ForeignProcess,
+    /// What was read is not one record of 16 bytes, and nothing was made of it.
+    #[error("read {len} bytes where an event record has 16; is this the device's own event file?")]
+    BadRecord {
+        /// How many bytes were read.
+        len: usize,
+    },
+    /// The kernel refused to read or to wait.
+    #[error("cannot read events ({0})")]
+    Os(Errno),
+}
+
+impl From<BadRecord> for EventError {
+    fn from(BadRecord { len }: BadRecord) -> Self {
+        Self::BadRecord { len }
+    }
+}
+
+impl From<nix::errno::Errno> for EventError {
+    fn from(errno: nix::errno::Errno) -> Self {
+        Self::Os(errno.into())
+    }
+}

@@ -1,0 +1,46 @@
+//! Asynchronous events: what happened, to which object, and who still owes an ack for it.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `kind` | the types of events, and what to do about each |
+//! | `record` | the 16 bytes of one event |
+//! | `token`, `counter`, `slot`, `ledger`, `closing` | which object an event is about, how many of its events are out, and the destroy that waits for them |
+//! | `subject` | the event as the program holds it |
+//! | `source`, `reader` | the event file, and reading it |
+//! | `model` | the ledger under loom, with faults put in to see them found |
+//!
+//! The whole life of an event, with drawings, is told in `docs/events.md`.
+//!
+//! This module must never wait for an ack in a `Drop`, and never lose one.
+
+mod closing;
+mod counter;
+mod error;
+mod kind;
+mod ledger;
+mod reader;
+mod record;
+mod slot;
+mod source;
+mod subject;
+mod sync;
+mod token;
+
+#[cfg(all(test, uverbs_loom))]
+mod model;
+#[cfg(all(test, not(uverbs_loom)))]
+mod tests;
+
+pub use self::counter::Counts;
+pub use self::error::EventError;
+pub use self::kind::{AsyncEventKind, Class};
+pub use self::reader::{AsyncEvents, Incoming};
+pub use self::subject::{AsyncEvent, Subject};
+pub use self::token::Token;
+
+pub(crate) use self::ledger::{ClosePolicy, Refused};
+pub(crate) use self::source::EventSource;
+pub(crate) use self::subject::WeakObject;
+
+/// What an object holds to be found by its events.
+pub(crate) type Registration = ledger::Registration<WeakObject>;

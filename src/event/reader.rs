@@ -1,0 +1,221 @@
+//! Reading asynchronous events: waiting, not waiting, waiting for so long, and being stopped.
+//!
+//! Ground truth: `ibv_get_async_event(3)`. It must never block in `read()`, where nothing could
+//! wake it and another reader may have been faster; never lose or double an event because of a
+//! signal; never spin.
+
+use std::iter::FusedIterator;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::poll::PollTimeout;
+
+use super::source::EventSource;
+use super::{AsyncEvent, EventError};
+
+/// Reads the asynchronous events of a context.
+///
+/// Clones, and readers asked for anew, share one queue: each event reaches exactly one of them, in
+/// no particular turn. Any number of threads may read at once. A reader does not keep the context
+/// open; when that is closed, the readers read what is queued and then end.
+///
+/// Nothing orders events of different objects and ports among each other: take a port event as a
+/// reason to query the port.
+#[doc(alias = "ibv_get_async_event")]
+#[derive(Clone, Debug)]
+pub struct AsyncEvents {
+    source: Arc<EventSource>,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy)]
+enum Until {
+    Now,
+    At(Instant),
+    Forever,
+}
+
+impl Until {
+    /// After `timeout`; never, if that is too far to be reckoned.
+    fn after(timeout: Duration) -> Self {
+        Instant::now()
+            .checked_add(timeout)
+            .map_or(Self::Forever, Self::At)
+    }
+
+    fn is_later_than(self, instant: Instant) -> bool {
+        match self {
+            Self::Now => false,
+            Self::At(at) => at > instant,
+            Self::Forever => true,
+        }
+    }
+
+    /// For `poll()`: whole milliseconds, rounded up, so as not to be early. `None`: time is up.
+    fn left(self) -> Option<PollTimeout> {
+        let left = match self {
+            Self::Now => return None,
+            Self::At(at) => at.saturating_duration_since(Instant::now()),
+            Self::Forever => return Some(PollTimeout::NONE),
+        };
+        if left == Duration::ZERO {
+            return None;
+        }
+        let millis = left.as_nanos().div_ceil(1_000_000);
+        Some(PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX))
+    }
+}
+
+impl AsyncEvents {
+    /// How long the event that says "device gone" may take after a call has said so. It is then
+    /// taken as said: the kernel drops events when it is out of memory.
+    const FATAL_FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
+
+    pub(crate) const fn new(source: Arc<EventSource>) -> Self {
+        Self { source }
+    }
+
+    /// Waits for the next event.
+    ///
+    /// If the event is about an object whose creation has not returned yet on another thread, it
+    /// waits for that, too; so do the other two.
+    ///
+    /// # Errors
+    /// [`EventError::Stopped`] after [`stop`](Self::stop); [`EventError::ContextClosed`] and
+    /// [`EventError::DeviceGone`] when nothing is left to read and nothing will come;
+    /// [`EventError::ForeignProcess`] in a forked child; [`EventError::BadRecord`] and
+    /// [`EventError::Os`] if the kernel does what it never should.
+    #[doc(alias = "ibv_get_async_event")]
+    pub fn wait(&self) -> Result<AsyncEvent, EventError> {
+        loop {
+            if let Some(event) = self.next_until(Until::Forever)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Waits for the next event, at most for `timeout`, which is rounded up to whole milliseconds.
+    /// `None` when the time is up.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<AsyncEvent>, EventError> {
+        self.next_until(Until::after(timeout))
+    }
+
+    /// The next event, if there is one. For use with `poll(2)` or `epoll(7)`: call it until it
+    /// gives `None`.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn try_next(&self) -> Result<Option<AsyncEvent>, EventError> {
+        self.next_until(Until::Now)
+    }
+
+    /// Ends this reader, its clones and all other readers of the context, those that are waiting
+    /// as well, with [`EventError::Stopped`]. For good; what is queued stays unread.
+    ///
+    /// In a forked child it does nothing.
+    pub fn stop(&self) {
+        self.source.stop();
+    }
+
+    /// The events one after the other, each waited for.
+    pub fn iter(&self) -> Incoming {
+        Incoming {
+            events: self.clone(),
+            ended: false,
+        }
+    }
+
+    /// A file descriptor that becomes readable, for good, when the readers are to end: they were
+    /// stopped, the context is closed, or the device is gone. An event loop should watch it beside
+    /// the one of [`as_fd`](AsFd::as_fd), which shows nothing of this, and then call
+    /// [`try_next`](Self::try_next) until it gives an error. Do not read from it.
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.source.wake_fd()
+    }
+
+    fn next_until(&self, mut until: Until) -> Result<Option<AsyncEvent>, EventError> {
+        let mut doomed = false;
+        loop {
+            self.source.check()?;
+            // Asked before the read: what was queued when the end was announced is still read.
+            let ending = self.source.ending();
+            if let Some(event) = self.source.read()? {
+                return Ok(Some(event));
+            }
+            if let Some(ending) = ending {
+                return Err(ending);
+            }
+            if !doomed && self.source.is_doomed() {
+                let latest = Instant::now() + Self::FATAL_FOLLOWS_WITHIN;
+                if until.is_later_than(latest) {
+                    (doomed, until) = (true, Until::At(latest));
+                }
+            }
+            match until.left() {
+                Some(timeout) => self.source.poll(timeout)?,
+                None if doomed => self.source.device_gone(),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Readable when an event may be there to be read.
+impl AsFd for AsyncEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.event_fd()
+    }
+}
+
+/// Waits for one event after the other. Made by [`AsyncEvents::iter`].
+///
+/// Ends when the reader is stopped or the context closed; any other error is the last item.
+#[derive(Debug)]
+pub struct Incoming {
+    events: AsyncEvents,
+    ended: bool,
+}
+
+impl Iterator for Incoming {
+    type Item = Result<AsyncEvent, EventError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.events.wait();
+        self.ended = next.is_err();
+        match next {
+            Err(EventError::Stopped | EventError::ContextClosed) => None,
+            other => Some(other),
+        }
+    }
+}
+
+impl FusedIterator for Incoming {}
+
+impl IntoIterator for AsyncEvents {
+    type Item = Result<AsyncEvent, EventError>;
+    type IntoIter = Incoming;
+
+    fn into_iter(self) -> Incoming {
+        Incoming {
+            events: self,
+            ended: false,
+        }
+    }
+}
+
+impl IntoIterator for &AsyncEvents {
+    type Item = Result<AsyncEvent, EventError>;
+    type IntoIter = Incoming;
+
+    fn into_iter(self) -> Incoming {
+        self.iter()
+    }
+}

@@ -1,0 +1,270 @@
+//! One slot of the ledger: in what phase of its life an object is, and what is still owed for it.
+//!
+//! ```text
+//!            commit              begin_close             closed, or drop
+//!  Reserved ────────► Live ───────────────────► Closing ─────────────────► Gone
+//!     │                │ ▲                         │                         ▲
+//!     │                │ └───────── reopen ────────┘ (the kernel refused)    │
+//!     │                └──────────── the last handle was dropped ────────────┤
+//!     └───────────────────────────── the create failed ──────────────────────┘
+//! ```
+//!
+//! A slot serves one token and is never used for another; whoever holds an ack holds the slot, so
+//! that an ack finds its counter however late it comes. The lock must never be held while an
+//! object is dropped, nor over a system call.
+
+use std::fmt;
+use std::mem;
+use std::time::{Duration, Instant};
+
+use uverbs_abi::sys::process::Mark;
+
+use super::counter::{Counter, Counts};
+use super::ledger::{ClosePolicy, Refused};
+use super::sync::{Arc, Condvar, Fault, Mutex, lock, planted, wait, wait_timeout};
+
+/// What an object has in the ledger, shared with the events that are out.
+pub(super) struct Slot<O> {
+    home: Mark,
+    state: Mutex<State<O>>,
+    /// Notified at each ack and when the create settles.
+    changed: Condvar,
+}
+
+struct State<O> {
+    phase: Phase<O>,
+    events: Counter,
+}
+
+enum Phase<O> {
+    /// The create is under way; its events have to wait for the outcome.
+    Reserved,
+    /// Events lead to the object.
+    Live(O),
+    /// The destroy is under way; events are acked for the object by whoever reads them.
+    Closing,
+    /// Nobody will see the object again; late events are acked as in `Closing`.
+    Gone,
+}
+
+impl<O> State<O> {
+    /// A record that reaches nobody: read and acked in one step.
+    const fn ack_on_behalf(&mut self) {
+        self.events.deliver();
+        if !planted(Fault::NoAckOnBehalf) {
+            self.events.ack();
+        }
+    }
+}
+
+impl<O> Slot<O> {
+    pub(super) fn new(home: Mark) -> Self {
+        let state = State {
+            phase: Phase::Reserved,
+            events: Counter::default(),
+        };
+        Self {
+            home,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Reserved to live. Of a slot that is gone already, the object is dropped.
+    pub(super) fn commit(&self, object: O) {
+        let mut state = lock(&self.state);
+        if matches!(state.phase, Phase::Reserved) {
+            state.phase = Phase::Live(object);
+            drop(state);
+            self.changed.notify_all();
+        } else {
+            drop(state);
+            drop(object);
+        }
+    }
+
+    /// The owner of the object is going away. False if a destroy has taken over.
+    pub(super) fn abandon(&self) -> bool {
+        if !self.home.is_ours() {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        if !matches!(state.phase, Phase::Reserved | Phase::Live(_)) {
+            return false;
+        }
+        let before = mem::replace(&mut state.phase, Phase::Gone);
+        drop(state);
+        if !planted(Fault::SilentAbort) {
+            self.changed.notify_all();
+        }
+        drop(before);
+        true
+    }
+
+    /// Live to closing, in one step with the refusal. Gives out the object.
+    pub(super) fn begin_close(&self, policy: ClosePolicy) -> Result<O, Refused>
+    where
+        O: Clone,
+    {
+        let mut state = lock(&self.state);
+        if !matches!(state.phase, Phase::Live(_)) {
+            return Err(Refused::Destroyed);
+        }
+        let outstanding = state.events.outstanding();
+        if policy == ClosePolicy::IfNoneOutstanding && outstanding != 0 {
+            return Err(Refused::Outstanding(outstanding));
+        }
+        if planted(Fault::RefusalApartFromMark) {
+            drop(state);
+            state = lock(&self.state);
+        }
+        match mem::replace(&mut state.phase, Phase::Closing) {
+            Phase::Live(object) => {
+                if planted(Fault::NoClosingMark) {
+                    state.phase = Phase::Live(object.clone());
+                }
+                Ok(object)
+            }
+            other => {
+                state.phase = other;
+                Err(Refused::Destroyed)
+            }
+        }
+    }
+
+    /// Closing to live again.
+    pub(super) fn reopen(&self, object: O) {
+        lock(&self.state).phase = Phase::Live(object);
+    }
+
+    /// Closing to gone.
+    pub(super) fn close(&self) {
+        let before = mem::replace(&mut lock(&self.state).phase, Phase::Gone);
+        drop(before);
+    }
+
+    /// What a record of this slot leads to. Without an object it has been acked.
+    pub(super) fn look_up(this: Arc<Self>) -> Option<(O, Ack<O>)>
+    where
+        O: Clone,
+    {
+        let mut state = lock(&this.state);
+        while matches!(state.phase, Phase::Reserved) && !planted(Fault::NoWaitForCreate) {
+            state = wait(&this.changed, state);
+        }
+        if let Phase::Live(object) = &state.phase {
+            let object = object.clone();
+            state.events.deliver();
+            drop(state);
+            return Some((object, Ack { slot: this }));
+        }
+        state.ack_on_behalf();
+        drop(state);
+        this.changed.notify_all();
+        None
+    }
+
+    /// Acks a record that nobody will look up. Waits for nothing.
+    pub(super) fn ack_on_behalf(&self) {
+        lock(&self.state).ack_on_behalf();
+        self.changed.notify_all();
+    }
+
+    fn ack(&self) {
+        if !self.home.is_ours() {
+            return;
+        }
+        lock(&self.state).events.ack();
+        if !planted(Fault::SilentAck) {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        lock(&self.state).events.counts()
+    }
+
+    /// Waits until as many were acked as the kernel says were read, or, where it could not say, as
+    /// were read here. With a deadline: how many are missing when it has passed.
+    pub(super) fn settle(
+        &self,
+        reported: Option<u32>,
+        deadline: Option<Instant>,
+    ) -> Result<(), u32> {
+        let mut state = lock(&self.state);
+        loop {
+            let missing = match reported {
+                Some(reported) => state.events.unacked_of(reported),
+                None => state.events.outstanding(),
+            };
+            if missing == 0 {
+                return Ok(());
+            }
+            let Some(deadline) = deadline else {
+                state = wait(&self.changed, state);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return Err(missing);
+            }
+            state = wait_timeout(&self.changed, state, left);
+        }
+    }
+
+    #[cfg(all(test, not(uverbs_loom)))]
+    pub(super) fn wrap_counts_soon(&self) {
+        lock(&self.state).events = Counter::near_the_end();
+    }
+}
+
+/// The ack that one delivered event owes. Paid when this is dropped, once, whatever happens to the
+/// object meanwhile.
+pub(crate) struct Ack<O> {
+    slot: Arc<Slot<O>>,
+}
+
+impl<O> Drop for Ack<O> {
+    fn drop(&mut self) {
+        self.slot.ack();
+    }
+}
+
+impl<O> fmt::Debug for Ack<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ack").finish_non_exhaustive()
+    }
+}
+
+/// A live handle and the ack owed for having it. The ack is paid first: whoever waits for it must
+/// not be kept waiting by what the last handle has to clear away, least of all when it is the same
+/// thread.
+pub(crate) struct Held<L, O> {
+    // Dropped after the body of `drop`, in this order.
+    live: L,
+    ack: Option<Ack<O>>,
+}
+
+impl<L, O> Held<L, O> {
+    pub(crate) const fn new(live: L, ack: Option<Ack<O>>) -> Self {
+        Self { live, ack }
+    }
+
+    pub(crate) const fn live(&self) -> &L {
+        &self.live
+    }
+}
+
+impl<L, O> Drop for Held<L, O> {
+    fn drop(&mut self) {
+        if !planted(Fault::ReleaseBeforeAck) {
+            drop(self.ack.take());
+        }
+    }
+}
+
+impl<L: fmt::Debug, O> fmt::Debug for Held<L, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.live.fmt(f)
+    }
+}

@@ -1,0 +1,138 @@
+//! An event as the program gets it: what happened, to what, and the ack that is owed for it.
+//!
+//! It must never let go of an object before the event is acked, and never owe an ack twice.
+
+use std::fmt;
+
+use super::ledger::{Found, Unclaimed};
+use super::record::RawEvent;
+use super::slot::Held;
+use super::{AsyncEventKind, Class, Token};
+use crate::cq::{CompletionQueue, WeakCompletionQueue};
+use crate::qp::{AnyQueuePair, WeakQueuePair};
+use crate::srq::{SharedReceiveQueue, WeakSharedReceiveQueue};
+
+/// One asynchronous event.
+///
+/// It is acked when it is dropped, on whatever thread that happens, or by [`ack`](Self::ack),
+/// which is the same with a name. Until then a `destroy` of the object it is about waits: handle
+/// the event first, drop it second. Do not destroy that object while holding the event, or the
+/// thread waits for itself; `try_destroy` and `destroy_timeout` say so instead.
+///
+/// A forgotten event (`std::mem::forget`) is never acked: a `destroy` of its object then waits for
+/// ever. Nothing worse happens.
+#[doc(alias = "ibv_async_event")]
+#[must_use = "dropping an event acks it"]
+pub struct AsyncEvent {
+    kind: AsyncEventKind,
+    held: Held<Subject, WeakObject>,
+}
+
+/// What an event is about.
+///
+/// The handles are live: as long as the event is held, no drop of another handle destroys the
+/// object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Subject {
+    /// A completion queue.
+    Cq(CompletionQueue),
+    /// A queue pair.
+    Qp(AnyQueuePair),
+    /// A shared receive queue.
+    Srq(SharedReceiveQueue),
+    /// A port, counted from 1.
+    Port(u32),
+    /// The device.
+    Device,
+    /// An object of this context that is gone, or being destroyed. Acked already; there is nothing
+    /// left to do.
+    Gone(Token),
+    /// Something this crate cannot name: an event of a type it does not know, or of a type that
+    /// does not fit the object. The number is the kernel's element. If it was an object's event,
+    /// it has been acked on the object's behalf.
+    Unknown(u64),
+}
+
+/// What a token leads to, without keeping it alive.
+#[derive(Clone, Debug)]
+pub(crate) enum WeakObject {
+    Cq(WeakCompletionQueue),
+    Qp(WeakQueuePair),
+    Srq(WeakSharedReceiveQueue),
+}
+
+impl WeakObject {
+    const fn class(&self) -> Class {
+        match self {
+            Self::Cq(_) => Class::Cq,
+            Self::Qp(_) => Class::Qp,
+            Self::Srq(_) => Class::Srq,
+        }
+    }
+
+    /// `None` if the last handle is being dropped.
+    fn upgrade(&self) -> Option<Subject> {
+        match self {
+            Self::Cq(weak) => weak.upgrade().map(Subject::Cq),
+            Self::Qp(weak) => weak.upgrade().map(Subject::Qp),
+            Self::Srq(weak) => weak.upgrade().map(Subject::Srq),
+        }
+    }
+}
+
+impl AsyncEvent {
+    /// Finds out what a record is about.
+    ///
+    /// Only an object's own handler puts a token into a record, whatever the type says, and the
+    /// kernel counts the record for that object. So a token is looked up, or acked on the object's
+    /// behalf, even where the type would not lead one to expect it.
+    pub(super) fn of(record: RawEvent, unclaimed: Unclaimed<'_, WeakObject>) -> Self {
+        let RawEvent { element, kind } = record;
+        let unknown = Subject::Unknown(element);
+        let (subject, ack) = match kind.class() {
+            Class::Device if record.port().is_some() => (Subject::Device, None),
+            Class::Port => (record.port().map_or(unknown, Subject::Port), None),
+            Class::Device | Class::Unknown => (unknown, None),
+            class @ (Class::Cq | Class::Qp | Class::Srq | Class::Wq) => match unclaimed.look_up() {
+                Found::Live { token, object, ack } if object.class() == class => {
+                    match object.upgrade() {
+                        Some(live) => (live, Some(ack)),
+                        None => (Subject::Gone(token), None),
+                    }
+                }
+                Found::Gone(token) => (Subject::Gone(token), None),
+                Found::Live { .. } | Found::Unknown => (unknown, None),
+            },
+        };
+        Self {
+            kind,
+            held: Held::new(subject, ack),
+        }
+    }
+
+    /// What happened.
+    #[must_use]
+    pub const fn kind(&self) -> AsyncEventKind {
+        self.kind
+    }
+
+    /// What it happened to.
+    #[must_use]
+    pub const fn subject(&self) -> &Subject {
+        self.held.live()
+    }
+
+    /// Says that the event has been dealt with: what dropping it does, too.
+    #[doc(alias = "ibv_ack_async_event")]
+    pub fn ack(self) {}
+}
+
+impl fmt::Debug for AsyncEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncEvent")
+            .field("kind", &self.kind)
+            .field("subject", &self.held)
+            .finish()
+    }
+}
