@@ -1,2 +1,18 @@
-//! uverbs-vm.
-fn main() {}
+//! The executable: the host's command line, or the guest's init when it is process 1.
+//!
+//! Must never decide anything itself; each part lives in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::process::id() == 1 {
+        return uverbs_vm::guest::init::main();
+    }
+    let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    match args.first().and_then(|a| a.to_str()) {
+        Some(uverbs_vm::guest::CASE_ARG) => uverbs_vm::guest::case::main(args.get(1)),
+        Some(uverbs_vm::guest::DEMO_ARG) => uverbs_vm::demo::run(),
+        Some(uverbs_vm::host::qemu::SHIM_ARG) => uverbs_vm::host::qemu::shim(&args),
+        _ => uverbs_vm::host::cli::main(args),
+    }
+}

@@ -1,0 +1,52 @@
+//! What runs inside the virtual machine, and what a test case may use there.
+//!
+//! Must never be called on the host: it loads modules and changes addresses of the machine it is
+//! on.
+
+pub mod case;
+pub mod init;
+pub mod kmsg;
+pub mod modules;
+pub mod net;
+pub mod netlink;
+pub mod rdma;
+pub mod run;
+
+/// First argument that makes the executable run one test case.
+pub const CASE_ARG: &str = "guest-case";
+
+/// First argument that makes the executable run the demonstration.
+pub const DEMO_ARG: &str = "guest-demo";
+
+/// Where a case's own process leaves its verdict for init.
+pub const VERDICT_PATH: &str = "/run/uverbs-verdict";
+
+/// Major and minor number of the running kernel.
+pub fn kernel_version() -> std::io::Result<(u32, u32)> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    parse_release(&release).ok_or_else(|| {
+        std::io::Error::other(format!(
+            "the kernel's release {release:?} starts with no number"
+        ))
+    })
+}
+
+/// Takes major and minor number out of a release such as `6.12.117+deb12-amd64`.
+pub fn parse_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_release;
+
+    #[test]
+    fn releases() {
+        assert_eq!(parse_release("6.12.117+deb12-amd64\n"), Some((6, 12)));
+        assert_eq!(parse_release("7.3-rc1"), Some((7, 3)));
+        assert_eq!(parse_release("six"), None);
+        assert_eq!(parse_release("6"), None);
+        assert_eq!(parse_release(""), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Builds the guest's program: this same package, for musl, with nothing dynamic about it.
+//!
+//! Always asks cargo, so that it is never stale. Must never use the target folder of the build that
+//! this process came from: cargo would wait for itself.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::elf;
+use super::report::{Doing, Problem, say};
+
+/// Where the compiled guest runs best: no loader, no shared objects.
+pub const MUSL: &str = "x86_64-unknown-linux-musl";
+/// What is used where the musl target cannot be had.
+pub const GLIBC: &str = "x86_64-unknown-linux-gnu";
+
+/// The workspace's folder.
+pub fn workspace() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// Whether the compiler has a standard library for this target.
+pub fn has_target(target: &str) -> bool {
+    Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--print", "target-libdir", "--target", target])
+        .output()
+        .is_ok_and(|o| {
+            o.status.success() && Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_dir()
+        })
+}
+
+/// Builds it and gives back its path. `offline`: cargo must not ask the network.
+pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
+    let target = if has_target(MUSL) { MUSL } else { GLIBC };
+    let workspace = workspace();
+    let folder = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace.join("target"), |d| workspace.join(d))
+        .join("guest");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(&workspace)
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "guest",
+            "--package",
+            "uverbs-vm",
+        ])
+        .args(["--bin", "uverbs-vm", "--target", target, "--target-dir"])
+        .arg(&folder);
+    if offline {
+        cargo.arg("--offline");
+    }
+    // Flags meant for the host's build (a model checker's cfg, a sanitizer) are not for the guest.
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    if target == GLIBC {
+        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    }
+    // Nothing is said of a build that was fresh.
+    let (done, waiting) = mpsc::channel::<()>();
+    let ticker = thread::spawn(move || {
+        let mut limit = Duration::from_secs(1);
+        while waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            say("building the guest's program …");
+            limit = Duration::from_secs(15);
+        }
+    });
+    let status = cargo.status().doing(|| "starting cargo".to_owned());
+    drop(done);
+    let _ = ticker.join();
+    if !status?.success() {
+        return Err(Problem::new(
+            "the guest's program does not build; what cargo says is above",
+        ));
+    }
+    Ok(folder.join(target).join("guest/uverbs-vm"))
+}
+
+/// Makes sure that the guest's program needs nothing but the kernel; says so in one line.
+pub fn check_static(program: &Path) -> Result<String, Problem> {
+    let bytes = std::fs::read(program).doing(|| format!("reading {}", program.display()))?;
+    let found = elf::dynamic(&bytes)
+        .ok_or_else(|| Problem::new(format!("{} is no ELF program", program.display())))?;
+    if let Some(interpreter) = found.interpreter {
+        return Err(Problem::new(format!(
+            "the program has an interpreter: {interpreter}"
+        )));
+    }
+    if !found.needed.is_empty() {
+        return Err(Problem::new(format!(
+            "the program needs {}",
+            found.needed.join(", ")
+        )));
+    }
+    Ok(format!(
+        "the program is static: no PT_INTERP, no DT_NEEDED, {} KiB",
+        bytes.len() / 1024
+    ))
+}

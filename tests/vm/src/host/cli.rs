@@ -1,0 +1,103 @@
+//! The commands, and what their ends mean for the exit status.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::{Command as Process, ExitCode};
+
+use super::build;
+use super::cache::Cache;
+use super::help;
+use super::kernel::{self, Kernel};
+use super::options::{self, Command};
+use super::report::{Doing, Problem, say};
+use super::run;
+use super::setup;
+
+/// Exit status when the machine could not be made, or died.
+pub const MACHINE: u8 = 125;
+/// Exit status when the command line is wrong.
+const USAGE: u8 = 2;
+
+/// Runs the tool.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let command = match options::parse(args) {
+        Ok(command) => command,
+        Err(e) => {
+            say(e);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let demo = matches!(command, Command::Demo(_));
+    match carry_out(command) {
+        Ok(status) => ExitCode::from(status),
+        Err(e) if demo => {
+            say(e);
+            let _ = writeln!(io::stdout(), "demo: failed (it could not be started)");
+            ExitCode::FAILURE
+        }
+        Err(e) => {
+            say(e);
+            ExitCode::from(MACHINE)
+        }
+    }
+}
+
+fn carry_out(command: Command) -> Result<u8, Problem> {
+    let cache = Cache::locate()?;
+    match command {
+        Command::Help(topic) => {
+            let _ = io::stdout().write_all(help::text(topic).as_bytes());
+            Ok(0)
+        }
+        Command::Setup {
+            mut kernels,
+            refresh,
+        } => {
+            if kernels.is_empty() {
+                kernels.push(kernel::line(None));
+            }
+            setup::ensure(&cache, &kernels, refresh)?;
+            say(format_args!(
+                "set-up is complete: kernel {}",
+                kernels.join(", ")
+            ));
+            Ok(0)
+        }
+        Command::Run(options) => run::run(&cache, &options),
+        Command::Demo(vm) => run::demo(&cache, &vm),
+        Command::Test { kernel, args } => test(&cache, kernel.as_deref(), &args),
+    }
+}
+
+/// Does the set-up for the kernel that will be used.
+pub fn prepare(cache: &Cache, asked: Option<&str>) -> Result<Kernel, Problem> {
+    let own = asked.is_none() && Kernel::from_environment().is_some();
+    let lines = if own {
+        Vec::new()
+    } else {
+        vec![kernel::line(asked)]
+    };
+    setup::ensure(cache, &lines, false)?;
+    kernel::choose(cache, asked)
+}
+
+fn test(cache: &Cache, asked: Option<&str>, args: &[OsString]) -> Result<u8, Problem> {
+    prepare(cache, asked)?;
+    let mut cargo = Process::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(build::workspace())
+        .arg("test")
+        .args(args)
+        .env("UVERBS_VM", "require");
+    if let Some(line) = asked {
+        cargo
+            .env("UVERBS_VM_KERNEL", line)
+            .env_remove("UVERBS_KERNEL");
+    }
+    let status = cargo.status().doing(|| "starting cargo test".to_owned())?;
+    Ok(status
+        .code()
+        .and_then(|c| u8::try_from(c).ok())
+        .unwrap_or(1))
+}

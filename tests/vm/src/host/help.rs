@@ -1,0 +1,97 @@
+//! The words of `--help`.
+//!
+//! Must never promise what the command does not do.
+
+/// The help of a command; of the whole for an empty name.
+pub fn text(command: &str) -> &'static str {
+    match command {
+        "setup" => SETUP,
+        "run" => RUN,
+        "demo" => DEMO,
+        "test" => TEST,
+        _ => ALL,
+    }
+}
+
+const ALL: &str = "\
+runs RDMA programs against the kernel's own rdma_rxe in a virtual machine, with no hardware.
+
+  cargo vm setup                     prepare: the compiler's target, the emulator, a kernel
+  cargo vm run -- PROGRAM [ARGS]     run a program of this system in the guest
+  cargo vm demo                      show uverbs at work in the guest
+  cargo vm test [-- ARGS]            run all tests, those in the guest included
+
+each does the set-up first where it is missing. `cargo vm COMMAND --help` tells more.
+
+environment:
+  UVERBS_VM_CACHE    folder for kernels and all else (default: uverbs-vm in the user's cache)
+  UVERBS_VM_KERNEL   line of kernels to use: 6.12 (default), 6.1, newest
+  UVERBS_KERNEL      folder of a kernel of your own: boot/vmlinuz-RELEASE, lib/modules/RELEASE
+  UVERBS_VM_ACCEL    kvm or tcg; by itself the tool tries KVM once and remembers
+  UVERBS_VM          for tests: auto (default), require, off
+";
+
+const SETUP: &str = "\
+cargo vm setup [--kernel LINE,…] [--refresh]
+
+prepares: adds the compiler's musl target, installs qemu-system-x86 where it is missing (as root on
+a Debian-like system; elsewhere it says what to do), and unpacks kernels into the cache. nothing
+else of the system is changed. the second time it does nothing.
+
+  --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest
+  --refresh         look for newer kernels of these lines
+
+examples:
+  cargo vm setup
+  cargo vm setup --kernel 6.1,6.12,newest
+";
+
+const RUN: &str = "\
+cargo vm run [OPTIONS] -- PROGRAM [ARGUMENTS]
+
+boots a guest with two RDMA devices and runs a program of this system in it. rxe0 (10.0.0.1,
+fd00::1) and rxe1 (10.0.0.2, fd00::2) are the two ends of one wire. the program may be static, or
+dynamic: its shared objects are taken along. standard input, output and error are passed through,
+and the exit status is the program's.
+
+  --kernel LINE       line of kernels: 6.12 (default), 6.1, newest
+  --smp N             processors (2)
+  --mem MIB           memory in MiB (1024)
+  --share FOLDER      show a folder of this system in the guest, read-only, at /share
+  --with SRC[=DST]    take a file or a folder along, with the shared objects it needs; again for more
+  --env NAME[=VALUE]  set a variable for the program; without a value, as it is set here
+  --timeout S         kill it after so many seconds (600; 0: never)
+  --console FILE      leave a copy of the kernel's console in a file
+
+exit status: the program's own; 128 and the signal's number if a signal ended it; 124 after the
+time-out; 125 if the guest died or could not be made; 126 and 127 if the program cannot be started
+or found; 2 if the command line is wrong.
+
+`busybox` is always at hand as a program and as the guest's /bin/sh.
+
+examples:
+  cargo vm run -- busybox sh -c 'cat /sys/class/infiniband/*/node_type'
+  cargo vm run -- ./target/x86_64-unknown-linux-musl/debug/mine --device rxe0
+  cargo vm run --with /usr/lib/x86_64-linux-gnu/libibverbs --with /etc/libibverbs.d -- ibv_devinfo
+  cargo vm run --share . -- busybox ls /share
+";
+
+const DEMO: &str = "\
+cargo vm demo [--kernel LINE] [--smp N] [--mem MIB] [--timeout S] [--console FILE]
+
+boots a guest and shows uverbs at work in it: one static program, no shared object, no C. its last
+line is `demo: passed` or `demo: failed (why)`, and the exit status says the same.
+
+example:
+  cargo vm demo
+";
+
+const TEST: &str = "\
+cargo vm test [--kernel LINE] [-- ARGUMENTS OF CARGO TEST]
+
+runs `cargo test` with UVERBS_VM=require: a guest that cannot be booted fails the run.
+
+examples:
+  cargo vm test
+  cargo vm test -- --package uverbs-vm --test vm rc::
+";

@@ -1,0 +1,129 @@
+//! Starts QEMU so that it can never outlive this process.
+//!
+//! Must never kill by name: only by the process that it started itself.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+
+use super::accel::Accel;
+use super::kernel::Kernel;
+use super::payload::find_program;
+use super::report::{Doing, Problem, say};
+use crate::guest::init::{SHARE_TAG, SHARE_WORD};
+use crate::protocol::PORT_NAME;
+
+/// First argument that makes the executable the step between this process and QEMU.
+pub const SHIM_ARG: &str = "host-qemu";
+
+/// The machine to start.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The first root.
+    pub initrd: PathBuf,
+    /// Processors.
+    pub smp: u32,
+    /// Memory, in MiB.
+    pub mem: u32,
+    /// A folder of the host's to show at `/share`.
+    pub share: Option<PathBuf>,
+}
+
+/// Where QEMU is.
+pub fn find() -> Result<PathBuf, Problem> {
+    find_program(OsStr::new("qemu-system-x86_64")).ok_or_else(|| {
+        Problem::new("qemu-system-x86_64 is not installed (not found in PATH); run: cargo vm setup")
+    })
+}
+
+/// Starts QEMU; its standard input and output are the guest's port.
+pub fn start(machine: &Machine, accel: Accel, console: &Path) -> Result<Child, Problem> {
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg(SHIM_ARG)
+        .arg(std::process::id().to_string())
+        .arg(find()?);
+    command.args(arguments(machine, accel, console));
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().doing(|| "starting QEMU".to_owned())
+}
+
+/// The step in between: asks the kernel to kill this process when its parent dies, and becomes QEMU.
+pub fn shim(args: &[OsString]) -> ExitCode {
+    let [_, parent, program, rest @ ..] = args else {
+        return ExitCode::FAILURE;
+    };
+    let parent = parent.to_str().and_then(|p| p.parse().ok());
+    if set_pdeathsig(Signal::SIGKILL).is_err() || parent != Some(getppid().as_raw()) {
+        // The parent died before it could be watched.
+        return ExitCode::FAILURE;
+    }
+    let error = Command::new(program).args(rest).exec();
+    say(format_args!("starting {}: {error}", program.display()));
+    ExitCode::FAILURE
+}
+
+/// In an option's value a comma ends it, unless doubled.
+fn quoted(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+fn arguments(m: &Machine, accel: Accel, console: &Path) -> Vec<OsString> {
+    // For KVM's first byte to come soon, the kernel must speak early.
+    let (accel, words) = match accel {
+        Accel::Kvm => ("kvm", "earlyprintk=ttyS0,115200 loglevel=7"),
+        Accel::Tcg => ("tcg,thread=multi", "loglevel=5"),
+    };
+    let share = if m.share.is_some() { SHARE_WORD } else { "" };
+    let append = format!(
+        "console=ttyS0,115200 panic=-1 random.trust_cpu=on mitigations=off {words} {share}"
+    );
+    let mut args: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
+    add(&[
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
+    add(&["-accel", accel, "-cpu", "max"]);
+    add(&["-smp", &m.smp.to_string(), "-m", &m.mem.to_string()]);
+    add(&[
+        "-kernel",
+        &m.kernel.image.to_string_lossy(),
+        "-initrd",
+        &m.initrd.to_string_lossy(),
+    ]);
+    add(&["-append", &append]);
+    add(&[
+        "-chardev",
+        &format!("file,id=console,path={}", quoted(console)),
+    ]);
+    add(&["-serial", "chardev:console"]);
+    add(&["-chardev", "stdio,id=port,signal=off"]);
+    add(&["-device", "virtio-serial-pci", "-device"]);
+    add(&[&format!("virtserialport,chardev=port,name={PORT_NAME}")]);
+    if let Some(folder) = &m.share {
+        add(&["-fsdev"]);
+        add(&[&format!(
+            "local,id=share,path={},security_model=none,readonly=on,multidevs=remap",
+            quoted(folder)
+        )]);
+        add(&[
+            "-device",
+            &format!("virtio-9p-pci,fsdev=share,mount_tag={SHARE_TAG}"),
+        ]);
+    }
+    args
+}

@@ -1,0 +1,140 @@
+//! The test target: lists the cases, boots once for all that are selected, deals the verdicts out.
+//!
+//! Must never download, never boot to list, and never call a case passed that did not run.
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use super::build;
+use super::cache::Cache;
+use super::drive::{self, Given, Plan};
+use super::kernel;
+use super::qemu;
+use super::report::{Problem, say};
+use crate::cases::{self, Case, Report};
+
+/// Exit status when the guest is required and cannot be had.
+const REQUIRED: u8 = 101;
+
+/// Name of the test that fails when the kernel complained in any boot.
+pub const LOG_CLEAN: &str = "kernel::log_clean";
+
+/// Runs the test target.
+pub fn main() -> ExitCode {
+    let args = Arguments::from_args();
+    let mode = env::var("UVERBS_VM").unwrap_or_default();
+    match mode.as_str() {
+        "off" => return libtest_mimic::run(&args, Vec::new()).exit_code(),
+        "" | "auto" | "require" => {}
+        other => {
+            say(format_args!(
+                "UVERBS_VM is {other}; it may be auto, require or off"
+            ));
+            return ExitCode::from(REQUIRED);
+        }
+    }
+    let plan = match prerequisites() {
+        Ok(plan) => plan,
+        Err(why) if mode == "require" && !args.list => {
+            say(format_args!(
+                "vm tests are required and cannot run here: {why}"
+            ));
+            return ExitCode::from(REQUIRED);
+        }
+        Err(why) => {
+            if !args.list {
+                say(format_args!("vm tests cannot run here: {why}"));
+            }
+            return libtest_mimic::run(&args, ignored(&why.to_string())).exit_code();
+        }
+    };
+    let conclusion = libtest_mimic::run(&args, trials(&args, plan));
+    let _ = io::stdout().flush();
+    conclusion.exit_code()
+}
+
+/// What must be there before the first boot; nothing of it is made here.
+fn prerequisites() -> Result<Plan, Problem> {
+    let cache = Cache::locate()?;
+    qemu::find()?;
+    let kernel = kernel::choose(&cache, None)?;
+    if !build::has_target(build::MUSL) && !build::has_target(build::GLIBC) {
+        return Err(Problem::new(format!(
+            "the compiler has no target {}",
+            build::MUSL
+        )));
+    }
+    Ok(Plan { cache, kernel })
+}
+
+fn names() -> impl Iterator<Item = (&'static str, Option<&'static Case>)> {
+    cases::all()
+        .into_iter()
+        .map(|c| (c.name, Some(c)))
+        .chain([(LOG_CLEAN, None)])
+}
+
+fn ignored(why: &str) -> Vec<Trial> {
+    names()
+        .map(|(name, _)| {
+            let why = why.to_owned();
+            trial(name, move || Ok(Completion::ignored_with(why)))
+        })
+        .collect()
+}
+
+fn trial(name: &str, run: impl FnOnce() -> Result<Completion, Failed> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, run).with_kind("vm")
+}
+
+/// Starts the guest when the first test wants its result.
+#[derive(Debug)]
+struct Launch(Mutex<Option<(Plan, Given)>>);
+
+impl Launch {
+    fn start(&self) {
+        let work = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((plan, given)) = work {
+            // One thread lives as long as its guest: QEMU dies with the thread that started it.
+            thread::spawn(move || drive::all(&plan, given));
+        }
+    }
+}
+
+fn trials(args: &Arguments, plan: Plan) -> Vec<Trial> {
+    let selected = |name: &str| !args.is_filtered_out(&trial(name, || Ok(Completion::Completed)));
+    let mut given = Given::default();
+    let mut waiting: Vec<(&'static str, Receiver<Report>)> = Vec::new();
+    for (name, case) in names().filter(|(name, _)| selected(name)) {
+        let (to, from): (Sender<Report>, _) = mpsc::channel();
+        waiting.push((name, from));
+        match case {
+            Some(case) => given.cases.push((case, to)),
+            None => given.log_clean = Some(to),
+        }
+    }
+    let launch = Arc::new(Launch(Mutex::new(Some((plan, given)))));
+    waiting
+        .into_iter()
+        .map(|(name, from)| {
+            let launch = Arc::clone(&launch);
+            trial(name, move || {
+                launch.start();
+                match from.recv() {
+                    Ok(Report::Passed) => Ok(Completion::Completed),
+                    Ok(Report::Ignored(why)) => Ok(Completion::ignored_with(why)),
+                    Ok(Report::Failed(how)) => Err(Failed::from(how)),
+                    Err(_) => Err(Failed::from(
+                        "the harness ended before this test had a result",
+                    )),
+                }
+            })
+        })
+        .collect()
+}
