@@ -148,7 +148,9 @@ impl<O> Slab<O> {
     fn place(&mut self, slot: Arc<Slot<O>>) -> Token {
         if let Some(index) = self.free.pop()
             && let Some(entry) = self.entries.get_mut(index as usize)
-            && let Some(generation) = entry.generation.checked_add(1)
+            && let Some(generation) = entry
+                .generation
+                .checked_add(u32::from(!planted(Fault::SameGeneration)))
         {
             *entry = Entry {
                 generation,

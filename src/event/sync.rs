@@ -52,6 +52,8 @@ pub(super) enum Fault {
     SilentAck,
     /// A record lost between read and look-up is not acked.
     NoAckOnPanic,
+    /// An index is used again under the same generation.
+    SameGeneration,
     /// A failed create wakes nobody.
     SilentAbort,
 }
