@@ -1,1 +1,99 @@
-//! uverbs.
+//! RDMA verbs in pure Rust. The crate opens the kernel's uverbs device itself and speaks its ABI:
+//! no libibverbs, no provider plug-ins, no C compiler; one static binary is enough.
+//!
+//! ```text
+//!   Context ◄─ ProtectionDomain ◄─ MemoryRegion
+//!      ▲  ▲          ▲
+//!      │  │          └──────────── QueuePair ─► CompletionQueue (send, receive)
+//!      │  └── CompletionQueue          └──────► SharedReceiveQueue, if any
+//!      └───── AsyncEvents (readers; they do not keep the context)
+//! ```
+//!
+//! Every object is a cheap handle that keeps what it rests on, so they can be dropped in any order
+//! and put into one struct. Nothing blocks in `Drop`; the verbs that wait are called `destroy`.
+//!
+//! # A first program
+//! ```no_run
+//! use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, SendWr, Wc};
+//!
+//! # fn exchange(_: &uverbs::Endpoint) -> uverbs::Endpoint { unimplemented!() }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let context = Context::open("rxe0")?;
+//! let pd = context.alloc_pd()?;
+//! let cq = context.create_cq(16).build()?;
+//! let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+//!
+//! let local = qp.prepare(&PathOptions::default())?;
+//! let remote = exchange(&local); // 40 bytes each way, by whatever means there are
+//! qp.connect(&local, &remote, &ConnectOptions::default())?;
+//!
+//! let region = pd.allocate(4096, AccessFlags::empty())?;
+//! region.write_at(0, b"hello")?;
+//! qp.post_send(&[SendWr::send(1, &[region.slice(..5)?]).signaled()])?;
+//!
+//! let mut room = [Wc::default(); 16];
+//! loop {
+//!     for completion in cq.poll(&mut room)? {
+//!         completion.ok()?;
+//!         return Ok(());
+//!     }
+//!     std::thread::yield_now();
+//! }
+//! # }
+//! ```
+//!
+//! # Where `unsafe` is
+//! Posting is safe, and rests on conditions that `docs/safety.md` lists: a region owns its buffer
+//! and outlives the device's access to it, and a work request names memory only through a region.
+//! What cannot be checked is in few places, each named: [`RawMemory`], [`StableBytes`],
+//! [`Sge::from_raw`].
+
+#![deny(unsafe_code)]
+
+mod attr;
+mod context;
+mod cq;
+mod device;
+mod error;
+pub mod event;
+mod gate;
+mod gid;
+mod mr;
+mod pd;
+mod qp;
+mod srq;
+mod teardown;
+
+pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};
+pub use context::Context;
+pub use cq::{CompletionQueue, CompletionQueueBuilder, ExclusiveCompletionQueue};
+pub use device::{Device, devices};
+pub use error::{
+    AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,
+    DestroyError, DestroyErrorCause, ListError, ObjectError, OpenError, QueryError, RangeError,
+    RegisterError, RegisterErrorCause,
+};
+pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
+pub use gid::{Gid, GidEntry, GidType};
+pub use mr::{MemoryRegion, PageBuf, RawMemory, RawParts, StableBytes};
+pub use pd::ProtectionDomain;
+pub use qp::{
+    AckTimeout, AddressVector, AnyQueuePair, ConnectError, ConnectOptions, Endpoint, EndpointError,
+    ExclusiveReceiveQueue, ExclusiveSendQueue, GlobalRoute, ModifyError, ModifyErrorCause,
+    PathOptions, QpAttr, QpAttrMask, QpInfo, QueuePair, QueuePairBuilder, Rc, RnrTimer, Transport,
+};
+pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqAttr};
+
+pub use uverbs_abi::layout::driver::DriverId;
+pub use uverbs_abi::{Cause, CommandError, Errno};
+pub use uverbs_providers::contract::Arm;
+pub use uverbs_providers::error::{
+    CreateError as ProviderCreateError, PollError, PostCause, PostError,
+};
+pub use uverbs_providers::sge::Sge;
+pub use uverbs_providers::types::{AccessFlags, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, Rkey};
+pub use uverbs_providers::wc::{Wc, WcError, WcFlags, WcOpcode, WcStatus};
+pub use uverbs_providers::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
+
+/// The kernel's side: layouts, commands, and the seam at which a test can play the kernel.
+pub use uverbs_abi as abi;

@@ -38,6 +38,7 @@ pub use self::reader::{AsyncEvents, Incoming};
 pub use self::subject::{AsyncEvent, Subject};
 pub use self::token::Token;
 
+pub(crate) use self::closing::Settling;
 pub(crate) use self::ledger::{ClosePolicy, Refused};
 pub(crate) use self::source::EventSource;
 pub(crate) use self::subject::WeakObject;

@@ -1,0 +1,370 @@
+//! An open device.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uverbs_abi::layout::driver::DriverId;
+use uverbs_abi::layout::ids::{attr, method, object};
+use uverbs_abi::layout::verbs as raw;
+use uverbs_abi::sys::UverbsFd;
+use uverbs_abi::{Cause, Command, CommandError, Errno, Kernel, Session};
+use uverbs_providers::contract::Provider;
+use uverbs_providers::verbs;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::attr::{DeviceAttr, PortAttr};
+use crate::cq::CompletionQueueBuilder;
+use crate::device::{self, Device, UVERBS_ABI};
+use crate::error::{AllocPdError, OpenError, QueryError};
+use crate::event::{AsyncEvents, EventSource};
+use crate::gid::{Gid, GidEntry, GidType};
+use crate::pd::ProtectionDomain;
+
+/// An open device: the root of everything made on it.
+///
+/// A cheap handle. The device is closed when the last handle, and the last object made through it,
+/// is gone.
+///
+/// A device whose driver has no provider in this crate opens all the same, for control only: it
+/// answers queries, has protection domains and delivers events; making queues on it fails with
+/// [`NoProvider`](crate::CreateErrorCause::NoProvider).
+#[derive(Clone)]
+#[doc(alias = "ibv_context")]
+pub struct Context {
+    inner: Arc<ContextInner>,
+}
+
+struct ContextInner {
+    events: Arc<EventSource>,
+    session: Arc<Session>,
+    provider: Option<&'static dyn Provider>,
+    driver: DriverId,
+    driver_abi: u32,
+    name: String,
+    node: PathBuf,
+    num_comp_vectors: u32,
+    leaked: AtomicU64,
+}
+
+/// The most entries of a GID table that one query can carry (an attribute holds 65,535 bytes).
+const MAX_GIDS: usize = 2047;
+
+impl Context {
+    /// Opens the device with this name.
+    ///
+    /// # Errors
+    /// [`OpenError`], with what to do about it.
+    pub fn open(name: &str) -> Result<Self, OpenError> {
+        let devices = device::devices()?;
+        match devices.iter().find(|device| device.name() == name) {
+            Some(device) => device.open(),
+            None => Err(OpenError::NoSuchDevice {
+                name: name.to_owned(),
+                present: devices
+                    .iter()
+                    .map(|device| device.name().to_owned())
+                    .collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn open_device(device: &Device) -> Result<Self, OpenError> {
+        if let Some(found) = device::kernel_abi().filter(|abi| *abi != UVERBS_ABI) {
+            return Err(OpenError::KernelAbi {
+                found,
+                wanted: UVERBS_ABI,
+            });
+        }
+        let kernel = UverbsFd::open(device.node(), Some(device.number())).map_err(|source| {
+            OpenError::Node {
+                path: device.node().to_owned(),
+                source,
+            }
+        })?;
+        Self::on_kernel(
+            Arc::new(kernel),
+            device.name(),
+            device.node(),
+            device.driver_abi(),
+        )
+    }
+
+    /// A context on any implementation of the kernel's side: the seam for tests without a device.
+    ///
+    /// # Errors
+    /// [`OpenError`] if that kernel refuses.
+    pub fn on_kernel(
+        kernel: Arc<dyn Kernel>,
+        name: &str,
+        node: &Path,
+        driver_abi: u32,
+    ) -> Result<Self, OpenError> {
+        let command = |source| OpenError::Command {
+            device: name.to_owned(),
+            source,
+        };
+        let driver = verbs::context::probe_driver(&*kernel, uverbs_providers::built_in())
+            .map_err(command)?;
+        let provider = uverbs_providers::for_driver(driver)
+            .filter(|provider| provider.driver_abis().contains(&driver_abi));
+        let session = Arc::new(Session::new(kernel, driver.to_raw()));
+        let context = verbs::context::get_context(&session, &mut []).map_err(command)?;
+        let events = verbs::context::alloc_async_events(&session).map_err(command)?;
+        let events = EventSource::new(events, Arc::clone(session.status()))
+            .map(Arc::new)
+            .map_err(|source| OpenError::Events {
+                device: name.to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            inner: Arc::new(ContextInner {
+                events,
+                session,
+                provider,
+                driver,
+                driver_abi,
+                name: name.to_owned(),
+                node: node.to_owned(),
+                num_comp_vectors: context.num_comp_vectors,
+                leaked: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// The device's name when it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The device node that is open.
+    #[must_use]
+    pub fn node(&self) -> &Path {
+        &self.inner.node
+    }
+
+    /// The kernel driver behind it, as the kernel says.
+    #[must_use]
+    pub fn driver(&self) -> DriverId {
+        self.inner.driver
+    }
+
+    /// Whether this crate has a provider for the device, so that queues can be made on it.
+    #[must_use]
+    pub fn has_provider(&self) -> bool {
+        self.inner.provider.is_some()
+    }
+
+    /// Completion vectors: completion queues may name one below this number.
+    #[must_use]
+    pub fn num_comp_vectors(&self) -> u32 {
+        self.inner.num_comp_vectors
+    }
+
+    /// Whether the device is known to have been removed. Once true it stays so.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.inner.session.is_gone()
+    }
+
+    /// Asks for the device's limits and capabilities.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    #[doc(alias = "ibv_query_device")]
+    #[doc(alias = "ibv_query_device_ex")]
+    pub fn query_device(&self) -> Result<DeviceAttr, QueryError> {
+        Ok(DeviceAttr::from(verbs::context::query_device(
+            self.session(),
+        )?))
+    }
+
+    /// Asks for a port's state; ports count from 1.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    #[doc(alias = "ibv_query_port")]
+    pub fn query_port(&self, port: u8) -> Result<PortAttr, QueryError> {
+        Ok(PortAttr::from(verbs::context::query_port(
+            self.session(),
+            port,
+        )?))
+    }
+
+    /// Looks one entry of a port's GID table up; `None` if it is empty.
+    ///
+    /// # Errors
+    /// [`QueryError`]; `EINVAL` for a port or an index that the device lacks.
+    #[doc(alias = "ibv_query_gid")]
+    #[doc(alias = "ibv_query_gid_ex")]
+    pub fn query_gid(&self, port: u8, index: u32) -> Result<Option<GidEntry>, QueryError> {
+        match verbs::context::query_gid_entry(self.session(), u32::from(port), index) {
+            Ok(entry) => Ok(Some(gid_entry(&entry)).filter(|entry| !entry.gid.is_zero())),
+            Err(CommandError {
+                cause: Cause::Errno(errno),
+                ..
+            }) if errno == Errno::from_raw(libc::ENODATA) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lists the filled entries of a port's GID table.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    #[doc(alias = "ibv_query_gid_table")]
+    pub fn gids(&self, port: u8) -> Result<Vec<GidEntry>, QueryError> {
+        let mut room = 64;
+        loop {
+            match self.gid_table(room) {
+                // The table has more entries than there was room for.
+                Err(CommandError {
+                    cause: Cause::Errno(Errno::EINVAL),
+                    ..
+                }) if room < MAX_GIDS => {
+                    room = (room * 4).min(MAX_GIDS);
+                }
+                Err(error) => return Err(error.into()),
+                Ok(entries) => {
+                    let here = |entry: &GidEntry| entry.port == u32::from(port);
+                    return Ok(entries.iter().map(gid_entry).filter(here).collect());
+                }
+            }
+        }
+    }
+
+    fn gid_table(&self, room: usize) -> Result<Vec<raw::ib_uverbs_gid_entry>, CommandError> {
+        let mut entries = vec![raw::ib_uverbs_gid_entry::default(); room];
+        let mut count = 0u64;
+        let command = Command::new(
+            "QUERY_GID_TABLE",
+            object::DEVICE,
+            method::device::QUERY_GID_TABLE,
+        )
+        .constant(
+            attr::query_gid_table::ENTRY_SIZE,
+            size_of::<raw::ib_uverbs_gid_entry>() as u64,
+        )
+        .flags(attr::query_gid_table::FLAGS, 0)
+        .output_bytes(attr::query_gid_table::RESP_ENTRIES, entries.as_mut_bytes())
+        .output(attr::query_gid_table::RESP_NUM_ENTRIES, &mut count);
+        self.session().run(command)?;
+        entries.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        Ok(entries)
+    }
+
+    /// The entry of a port's GID table with which a peer is best reached: global before link-local,
+    /// RoCE v2 before v1; `None` if the port has no address.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn routable_gid(&self, port: u8) -> Result<Option<GidEntry>, QueryError> {
+        let entries = self.gids(port)?;
+        // Of equals the first: `max_by_key` would take the last.
+        Ok(entries.into_iter().rev().max_by_key(GidEntry::rank))
+    }
+
+    /// Where an address stands in a port's GID table now; `None` if it is not there.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn find_gid(&self, port: u8, gid: Gid) -> Result<Option<GidEntry>, QueryError> {
+        let entries = self.gids(port)?;
+        Ok(entries
+            .into_iter()
+            .filter(|entry| entry.gid == gid)
+            .max_by_key(GidEntry::rank))
+    }
+
+    /// A port's P_Keys by index, as sysfs has them: uverbs has no query for them.
+    ///
+    /// # Errors
+    /// What sysfs said; the device's present name must still be the one it was opened under.
+    #[doc(alias = "ibv_query_pkey")]
+    pub fn pkeys(&self, port: u8) -> io::Result<Vec<u16>> {
+        device::pkeys(self.name(), port)
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// [`AllocPdError`].
+    #[doc(alias = "ibv_alloc_pd")]
+    pub fn alloc_pd(&self) -> Result<ProtectionDomain, AllocPdError> {
+        ProtectionDomain::alloc(self)
+    }
+
+    /// Starts a completion queue that holds at least `depth` completions.
+    #[doc(alias = "ibv_create_cq")]
+    #[doc(alias = "cqe")]
+    #[must_use]
+    pub fn create_cq(&self, depth: u32) -> CompletionQueueBuilder<'_> {
+        CompletionQueueBuilder::new(self, depth)
+    }
+
+    /// A reader of this device's asynchronous events. All readers of a context share one queue:
+    /// each event goes to exactly one of them.
+    #[must_use]
+    pub fn events(&self) -> AsyncEvents {
+        AsyncEvents::new(Arc::clone(&self.inner.events))
+    }
+
+    /// Bytes of registered buffers that had to be leaked, since the kernel refused to end the
+    /// device's access when the last handle to the region went. 0 unless something is badly wrong;
+    /// [`MemoryRegion::into_inner`](crate::MemoryRegion::into_inner) gives the refusal itself.
+    #[must_use]
+    pub fn leaked_bytes(&self) -> u64 {
+        self.inner.leaked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_leak(&self, bytes: usize) {
+        self.inner.leaked.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.inner.session
+    }
+
+    pub(crate) fn event_source(&self) -> &Arc<EventSource> {
+        &self.inner.events
+    }
+
+    pub(crate) fn provider(&self) -> Option<&'static dyn Provider> {
+        self.inner.provider
+    }
+
+    pub(crate) fn driver_abi(&self) -> u32 {
+        self.inner.driver_abi
+    }
+}
+
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        // The kernel tells readers nothing when the device is closed: a blocked one would stay so.
+        self.events.close();
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("name", &self.inner.name)
+            .field("driver", &self.inner.driver)
+            .finish_non_exhaustive()
+    }
+}
+
+fn gid_entry(entry: &raw::ib_uverbs_gid_entry) -> GidEntry {
+    let mut gid = Gid::default();
+    let _ = <[u8; 16]>::read_from_bytes(entry.gid.as_bytes()).map(|bytes| gid = Gid(bytes));
+    GidEntry {
+        gid,
+        index: entry.gid_index,
+        port: entry.port_num,
+        gid_type: GidType::from_raw(entry.gid_type),
+        netdev_ifindex: entry.netdev_ifindex,
+    }
+}

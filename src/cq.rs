@@ -1,0 +1,304 @@
+//! Completion queues.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use uverbs_abi::Session;
+use uverbs_providers::contract::{Arm, CqOps, CqSpec, ExclusiveCq};
+use uverbs_providers::error::PollError;
+use uverbs_providers::wc::Wc;
+
+use crate::context::Context;
+use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
+use crate::event::{Counts, Registration, WeakObject};
+use crate::gate::Gate;
+use crate::teardown::{self, Teardown};
+
+const NAME: &str = "completion queue";
+
+/// A completion queue: where work requests that are done are told.
+///
+/// A cheap handle; queue pairs keep the queues that they report to. When the last handle goes, the
+/// kernel's object is destroyed without waiting for anything; [`destroy`](Self::destroy) is the verb
+/// that waits.
+#[derive(Clone)]
+#[doc(alias = "ibv_cq")]
+pub struct CompletionQueue {
+    pub(crate) inner: Arc<CqInner>,
+}
+
+// Field order is destroy order, after `Drop` has destroyed the kernel object: the mapping (in
+// `ops`), the token, then the device.
+pub(crate) struct CqInner {
+    pub(crate) ops: Box<dyn CqOps>,
+    pub(crate) gate: Gate,
+    registration: OnceLock<Registration>,
+    context: Context,
+}
+
+/// Settings of a completion queue that is to be made.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "nothing is made before `build`"]
+pub struct CompletionQueueBuilder<'c> {
+    context: &'c Context,
+    depth: u32,
+    vector: u32,
+}
+
+impl<'c> CompletionQueueBuilder<'c> {
+    pub(crate) const fn new(context: &'c Context, depth: u32) -> Self {
+        Self {
+            context,
+            depth,
+            vector: 0,
+        }
+    }
+
+    /// Which completion vector (interrupt) serves it; below
+    /// [`num_comp_vectors`](Context::num_comp_vectors). 0 unless said.
+    pub const fn comp_vector(mut self, vector: u32) -> Self {
+        self.vector = vector;
+        self
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// [`CreateError`]; it names the device's limit if the depth is above it.
+    pub fn build(self) -> Result<CompletionQueue, CreateError> {
+        let error = |cause| CreateError {
+            object: NAME,
+            cause,
+            limits: Vec::new(),
+        };
+        if self.depth == 0 {
+            return Err(error(CreateErrorCause::Zero { what: "the depth" }));
+        }
+        let provider = teardown::provider(self.context).map_err(error)?;
+        let source = self.context.event_source();
+        let reservation = source.ledger().reserve();
+        let spec = CqSpec {
+            depth: self.depth,
+            token: reservation.token().as_raw(),
+            channel: None,
+            vector: self.vector,
+            events: Some(source.event_fd()),
+        };
+        let ops = provider
+            .create_cq(self.context.session(), &spec)
+            .map_err(|cause| {
+                let limits = teardown::exceeded(self.context, |device| {
+                    vec![("depth", self.depth, device.max_cqe)]
+                });
+                CreateError {
+                    object: NAME,
+                    cause: cause.into(),
+                    limits,
+                }
+            })?;
+        let inner = Arc::new(CqInner {
+            ops,
+            gate: Gate::default(),
+            registration: OnceLock::new(),
+            context: self.context.clone(),
+        });
+        let weak = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
+        let _ = inner.registration.set(reservation.commit(weak));
+        Ok(CompletionQueue { inner })
+    }
+}
+
+impl CompletionQueue {
+    /// Completions that it holds, as granted: at least as many as were asked for.
+    #[must_use]
+    #[doc(alias = "cqe")]
+    pub fn depth(&self) -> u32 {
+        self.inner.ops.depth()
+    }
+
+    /// The device it belongs to.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Moves completions out, oldest first: fills `out` from its start and gives the part that was
+    /// filled, empty if there was none. Never waits.
+    ///
+    /// A work request that failed is a completion with a [status](Wc::status), not an error of the
+    /// queue.
+    ///
+    /// # Errors
+    /// [`PollError`]. After the device has been removed, completions still queued come first.
+    #[doc(alias = "ibv_poll_cq")]
+    pub fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        self.inner.ops.poll(out)
+    }
+
+    /// Takes the queue for use by one owner, without locks. Meanwhile polling through a shared
+    /// handle says [`PollError::InExclusiveUse`].
+    ///
+    /// # Errors
+    /// [`PollError`] if somebody else has it.
+    pub fn exclusive(&self) -> Result<ExclusiveCompletionQueue, PollError> {
+        let queue = self.inner.ops.take()?;
+        Ok(ExclusiveCompletionQueue {
+            queue: Some(queue),
+            cq: self.clone(),
+        })
+    }
+
+    /// Asks for one completion event: at the next completion, or only at the next solicited one.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    #[doc(alias = "ibv_req_notify_cq")]
+    pub fn arm(&self, kind: Arm) -> Result<(), ObjectError> {
+        let _pass = teardown::enter(&self.inner.gate, self.session(), NAME, "REQ_NOTIFY_CQ")?;
+        Ok(self.inner.ops.arm(kind)?)
+    }
+
+    /// How many asynchronous events about it have been handed out, and how many acked.
+    #[must_use]
+    pub fn event_counts(&self) -> Counts {
+        self.inner.registration().counts()
+    }
+
+    /// Destroys it, then waits until every event about it that was read has been acked.
+    ///
+    /// Other handles become inert. Waits **for ever** if this very thread holds such an event, as
+    /// `ibv_destroy_cq(3)` does: [`try_destroy`](Self::try_destroy) and
+    /// [`destroy_timeout`](Self::destroy_timeout) do not.
+    ///
+    /// # Errors
+    /// [`DestroyError`]; `EBUSY` while a queue pair reports to it. The object comes back.
+    #[doc(alias = "ibv_destroy_cq")]
+    pub fn destroy(self) -> Result<(), DestroyError<Self>> {
+        teardown::destroy(self, None)
+    }
+
+    /// As [`destroy`](Self::destroy), and refuses before anything happens if events about it are
+    /// out.
+    ///
+    /// # Errors
+    /// [`DestroyError`]; the object comes back.
+    pub fn try_destroy(self) -> Result<(), DestroyError<Self>> {
+        teardown::try_destroy(self)
+    }
+
+    /// As [`destroy`](Self::destroy), waiting no longer than `limit`; then it says how many events
+    /// are still held. The object is destroyed in any case.
+    ///
+    /// # Errors
+    /// [`DestroyError`].
+    pub fn destroy_timeout(self, limit: Duration) -> Result<(), DestroyError<Self>> {
+        teardown::destroy(self, Some(limit))
+    }
+}
+
+impl Teardown for CompletionQueue {
+    fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+
+    fn registration(&self) -> &Registration {
+        self.inner.registration()
+    }
+
+    fn session(&self) -> &Session {
+        self.inner.context.session()
+    }
+
+    fn close(&self) -> Result<u32, uverbs_providers::error::CloseError> {
+        self.inner
+            .ops
+            .destroy()
+            .map(|reported| reported.asynchronous)
+    }
+}
+
+impl CqInner {
+    fn registration(&self) -> &Registration {
+        // Set right after the object was put together; an event may be quicker than that.
+        self.registration.wait()
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        let Self {
+            ops,
+            gate,
+            registration,
+            context,
+        } = self;
+        let session = context.session();
+        teardown::on_drop(gate, session, registration, || {
+            ops.destroy().map(|reported| reported.asynchronous)
+        });
+    }
+}
+
+impl PartialEq for CompletionQueue {
+    /// Whether both are handles of the same queue.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for CompletionQueue {}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("handle", &self.inner.ops.handle().0)
+            .field("depth", &self.depth())
+            .finish()
+    }
+}
+
+/// Leads to a completion queue as long as it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakCompletionQueue(Weak<CqInner>);
+
+impl WeakCompletionQueue {
+    pub(crate) fn upgrade(&self) -> Option<CompletionQueue> {
+        self.0.upgrade().map(|inner| CompletionQueue { inner })
+    }
+}
+
+/// A completion queue in the hands of one owner. Dropping it gives the queue back.
+#[derive(Debug)]
+pub struct ExclusiveCompletionQueue {
+    queue: Option<ExclusiveCq>,
+    cq: CompletionQueue,
+}
+
+impl ExclusiveCompletionQueue {
+    /// As [`CompletionQueue::poll`].
+    ///
+    /// # Errors
+    /// [`PollError`].
+    #[inline]
+    pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        match &mut self.queue {
+            Some(queue) => queue.poll(out),
+            None => Err(PollError::Destroyed),
+        }
+    }
+
+    /// The shared handle.
+    #[must_use]
+    pub const fn shared(&self) -> &CompletionQueue {
+        &self.cq
+    }
+}
+
+impl Drop for ExclusiveCompletionQueue {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.cq.inner.ops.put_back(queue);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! UNSAFE ROOM 4, first half: whose memory a region is.
+//!
+//! A registered buffer is not kept as what it was: a `Box` that is moved asserts that nobody else
+//! reaches its bytes, and the device does. So the owner is dissolved into raw parts while the
+//! device has access, and rebuilt afterwards.
+#![allow(
+    unsafe_code,
+    reason = "takes buffers apart and puts them together again"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::memory::Memory;
+
+/// A buffer that a region can own: bytes that stay where they are.
+///
+/// # Safety
+/// `dissolve` must give a pointer that stays valid for reads of `len` bytes (and writes, if
+/// `WRITABLE`) until `rebuild`, wherever the parts are moved; and while they are apart, nobody may
+/// reach those bytes through anything else, but for reads if not `WRITABLE`.
+pub unsafe trait StableBytes: Sized + Send + 'static {
+    /// Whether the bytes may be written.
+    const WRITABLE: bool;
+
+    /// Takes the buffer apart.
+    fn dissolve(self) -> RawParts<Self>;
+
+    /// Puts it together again.
+    ///
+    /// # Safety
+    /// The three must come from this type's own `dissolve`, each set used once.
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, extra: usize) -> Self;
+}
+
+/// A buffer taken apart. Forgetting it leaks the buffer.
+pub struct RawParts<B: StableBytes> {
+    base: NonNull<u8>,
+    len: usize,
+    extra: usize,
+    owner: std::marker::PhantomData<B>,
+}
+
+// SAFETY: it stands for a `B`, which is `Send`; nothing here reaches the bytes.
+unsafe impl<B: StableBytes> Send for RawParts<B> {}
+// SAFETY: a shared `RawParts` gives numbers only.
+unsafe impl<B: StableBytes> Sync for RawParts<B> {}
+
+impl<B: StableBytes> RawParts<B> {
+    /// The parts of a buffer: its first byte, its length, and one more number for `rebuild`.
+    #[must_use]
+    pub const fn new(base: NonNull<u8>, len: usize, extra: usize) -> Self {
+        Self {
+            base,
+            len,
+            extra,
+            owner: std::marker::PhantomData,
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) const fn memory(&self) -> Memory {
+        // SAFETY: `StableBytes` promises that the bytes stay valid and are reached by nobody else
+        // until `rebuild`; a region drops its `Memory` for good before it rebuilds, and writes only
+        // if the buffer is writable.
+        unsafe { Memory::new(self.base, self.len) }
+    }
+
+    pub(super) fn rebuild(self) -> B {
+        // SAFETY: the parts come from `B::dissolve` (a `RawParts<B>` that somebody else made is
+        // bound by the same trait's contract), and `self` is used up.
+        unsafe { B::rebuild(self.base, self.len, self.extra) }
+    }
+
+    pub(super) const fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<B: StableBytes> fmt::Debug for RawParts<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawParts({} bytes)", self.len)
+    }
+}
+
+// SAFETY: a boxed slice does not move with the box; `dissolve` gives up the box, and with it the
+// only way to the bytes.
+unsafe impl StableBytes for Box<[u8]> {
+    const WRITABLE: bool = true;
+
+    fn dissolve(self) -> RawParts<Self> {
+        let len = self.len();
+        let base = Self::into_raw(self).cast::<u8>();
+        RawParts::new(NonNull::new(base).unwrap_or(NonNull::dangling()), len, 0)
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, _extra: usize) -> Self {
+        let slice = std::ptr::slice_from_raw_parts_mut(base.as_ptr(), len);
+        // SAFETY: pointer and length come from `into_raw` in `dissolve`, used once.
+        unsafe { Self::from_raw(slice) }
+    }
+}
+
+// SAFETY: the vector's allocation does not move with the vector, and cannot grow while the vector
+// is apart; `dissolve` gives up the only way to the bytes. Only the initialised part counts.
+unsafe impl StableBytes for Vec<u8> {
+    const WRITABLE: bool = true;
+
+    fn dissolve(self) -> RawParts<Self> {
+        let mut vector = ManuallyDrop::new(self);
+        let base = NonNull::new(vector.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        RawParts::new(base, vector.len(), vector.capacity())
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, extra: usize) -> Self {
+        // SAFETY: the three come from a vector taken apart in `dissolve`, used once.
+        unsafe { Self::from_raw_parts(base.as_ptr(), len, extra) }
+    }
+}
+
+// SAFETY: static bytes stay for ever, and are only read, here and elsewhere.
+unsafe impl StableBytes for &'static [u8] {
+    const WRITABLE: bool = false;
+
+    fn dissolve(self) -> RawParts<Self> {
+        RawParts::new(NonNull::from(self).cast(), self.len(), 0)
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, _extra: usize) -> Self {
+        // SAFETY: pointer and length are those of a static slice.
+        unsafe { std::slice::from_raw_parts(base.as_ptr(), len) }
+    }
+}
+
+// SAFETY: the shared allocation does not move with the handle, the handle that is apart keeps it
+// alive, and everybody only reads it (`Arc::get_mut` fails while there is another handle).
+unsafe impl StableBytes for Arc<[u8]> {
+    const WRITABLE: bool = false;
+
+    fn dissolve(self) -> RawParts<Self> {
+        let len = self.len();
+        let base = Self::into_raw(self).cast::<u8>().cast_mut();
+        RawParts::new(NonNull::new(base).unwrap_or(NonNull::dangling()), len, 0)
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, _extra: usize) -> Self {
+        let slice = std::ptr::slice_from_raw_parts(base.as_ptr(), len);
+        // SAFETY: pointer and length come from `into_raw` in `dissolve`, used once.
+        unsafe { Self::from_raw(slice) }
+    }
+}
+
+/// Zeroed, page-aligned memory: what the device likes best.
+pub struct PageBuf {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+// SAFETY: it owns its bytes, like a boxed slice.
+unsafe impl Send for PageBuf {}
+// SAFETY: as above; a shared `PageBuf` only reads.
+unsafe impl Sync for PageBuf {}
+
+impl PageBuf {
+    /// `len` zeroed bytes, the first on a page boundary (4 KiB).
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let Ok(layout) = Layout::from_size_align(len, PAGE) else {
+            handle_alloc_error(Layout::new::<u8>());
+        };
+        if len == 0 {
+            return Self {
+                base: NonNull::dangling(),
+                len,
+            };
+        }
+        // SAFETY: the layout's size is not 0.
+        let base = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(base) {
+            Some(base) => Self { base, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn as_slice(&self) -> &[u8] {
+        // SAFETY: `base` is valid for `len` initialised bytes, which `self` owns.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to be changed.
+    #[must_use]
+    pub const fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: `base` is valid for `len` initialised bytes, which `self` owns and is borrowed
+        // exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for PageBuf {
+    fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        if let Ok(layout) = Layout::from_size_align(self.len, PAGE) {
+            // SAFETY: allocated in `zeroed` with this layout, freed once.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+impl fmt::Debug for PageBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PageBuf({} bytes)", self.len)
+    }
+}
+
+// SAFETY: the allocation does not move with the value; `dissolve` gives up the only way to it.
+unsafe impl StableBytes for PageBuf {
+    const WRITABLE: bool = true;
+
+    fn dissolve(self) -> RawParts<Self> {
+        let whole = ManuallyDrop::new(self);
+        RawParts::new(whole.base, whole.len, 0)
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, _extra: usize) -> Self {
+        Self { base, len }
+    }
+}
+
+/// Memory that somebody else looks after.
+#[derive(Debug)]
+pub struct RawMemory {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: whoever made it promised that the memory may be used from any thread (`new`).
+unsafe impl Send for RawMemory {}
+
+impl RawMemory {
+    /// `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// From the moment when it is registered until the registration has ended, the bytes must stay
+    /// mapped, and the device and any peer with the key may read them, and write them if the access
+    /// flags allow; the caller promises that nothing in the program rests on their being otherwise,
+    /// that no reference to them exists, and that they may be reached from any thread. If a
+    /// registration cannot be ended, that is for ever.
+    #[must_use]
+    pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
+        Self { base, len }
+    }
+
+    /// The first byte.
+    #[must_use]
+    pub const fn as_ptr(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+// SAFETY: whoever made the `RawMemory` promised just this.
+unsafe impl StableBytes for RawMemory {
+    const WRITABLE: bool = true;
+
+    fn dissolve(self) -> RawParts<Self> {
+        RawParts::new(self.base, self.len, 0)
+    }
+
+    unsafe fn rebuild(base: NonNull<u8>, len: usize, _extra: usize) -> Self {
+        Self { base, len }
+    }
+}

@@ -1,0 +1,206 @@
+//! Making a queue pair.
+
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, OnceLock};
+
+use uverbs_providers::contract::QpSpec;
+use uverbs_providers::types::{QpCaps, QpState};
+
+use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
+use crate::cq::CompletionQueue;
+use crate::error::{CreateError, CreateErrorCause};
+use crate::event::WeakObject;
+use crate::gate::Gate;
+use crate::pd::ProtectionDomain;
+use crate::srq::SharedReceiveQueue;
+use crate::teardown;
+
+/// Settings of a queue pair that is to be made.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is made before `build`"]
+pub struct QueuePairBuilder<'p, T: Transport> {
+    pd: &'p ProtectionDomain,
+    send_cq: &'p CompletionQueue,
+    recv_cq: &'p CompletionQueue,
+    srq: Option<&'p SharedReceiveQueue>,
+    caps: QpCaps,
+    signal_all: bool,
+    transport: PhantomData<T>,
+}
+
+impl ProtectionDomain {
+    /// Starts a queue pair whose completions go to `send_cq` and `recv_cq`, which may be the same.
+    ///
+    /// Unless said otherwise its queues hold 64 requests of one element each, with no inline data,
+    /// and only signalled requests make completions.
+    #[doc(alias = "ibv_create_qp")]
+    pub const fn create_qp<'p, T: Transport>(
+        &'p self,
+        send_cq: &'p CompletionQueue,
+        recv_cq: &'p CompletionQueue,
+    ) -> QueuePairBuilder<'p, T> {
+        QueuePairBuilder {
+            pd: self,
+            send_cq,
+            recv_cq,
+            srq: None,
+            caps: QpCaps {
+                max_send_wr: 64,
+                max_recv_wr: 64,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            signal_all: false,
+            transport: PhantomData,
+        }
+    }
+}
+
+impl<'p, T: Transport> QueuePairBuilder<'p, T> {
+    /// Requests that the send queue holds.
+    pub const fn max_send_wr(mut self, requests: u32) -> Self {
+        self.caps.max_send_wr = requests;
+        self
+    }
+
+    /// Requests that the receive queue holds; without meaning beside a shared receive queue.
+    pub const fn max_recv_wr(mut self, requests: u32) -> Self {
+        self.caps.max_recv_wr = requests;
+        self
+    }
+
+    /// Scatter/gather elements of one send request.
+    pub const fn max_send_sge(mut self, elements: u32) -> Self {
+        self.caps.max_send_sge = elements;
+        self
+    }
+
+    /// Scatter/gather elements of one receive request; without meaning beside a shared receive
+    /// queue.
+    pub const fn max_recv_sge(mut self, elements: u32) -> Self {
+        self.caps.max_recv_sge = elements;
+        self
+    }
+
+    /// Bytes of inline data in one send request.
+    pub const fn max_inline_data(mut self, bytes: u32) -> Self {
+        self.caps.max_inline_data = bytes;
+        self
+    }
+
+    /// Draws receives from a shared queue instead of one of its own.
+    pub const fn srq(mut self, srq: &'p SharedReceiveQueue) -> Self {
+        self.srq = Some(srq);
+        self
+    }
+
+    /// Makes every send request make a completion, signalled or not.
+    #[doc(alias = "sq_sig_all")]
+    pub const fn signal_all(mut self, signal_all: bool) -> Self {
+        self.signal_all = signal_all;
+        self
+    }
+
+    /// Makes it, in state RESET.
+    ///
+    /// # Errors
+    /// [`CreateError`]; it names the device's limits that are exceeded.
+    pub fn build(self) -> Result<QueuePair<T>, CreateError> {
+        let error = |cause| CreateError {
+            object: NAME,
+            cause,
+            limits: Vec::new(),
+        };
+        let context = self.pd.context();
+        let session = context.session();
+        let same = |other: &crate::Context| Arc::ptr_eq(other.session(), session);
+        for (what, other) in [
+            ("send completion queue", Some(self.send_cq.context())),
+            ("receive completion queue", Some(self.recv_cq.context())),
+            (
+                "shared receive queue",
+                self.srq.map(|srq| srq.inner.pd.context()),
+            ),
+        ] {
+            if other.is_some_and(|other| !same(other)) {
+                return Err(error(CreateErrorCause::OtherContext { what }));
+            }
+        }
+        let provider = teardown::provider(context).map_err(error)?;
+        // A lock that a fork left held would never be free again.
+        session
+            .check("QP_CREATE")
+            .map_err(|refusal| error(CreateErrorCause::Refused(refusal.into())))?;
+        // Passed shared while the command runs, so that none of the handles named in it can come
+        // to mean another object.
+        let gone = |what| error(CreateErrorCause::Destroyed { what });
+        let send_gate = &self.send_cq.inner.gate;
+        let _send = send_gate
+            .enter()
+            .ok_or_else(|| gone("send completion queue"))?;
+        let _recv = match self.recv_cq == self.send_cq {
+            true => None,
+            false => {
+                let pass = self.recv_cq.inner.gate.enter();
+                Some(pass.ok_or_else(|| gone("receive completion queue"))?)
+            }
+        };
+        let _srq = match self.srq {
+            None => None,
+            Some(srq) => Some(
+                srq.inner
+                    .gate
+                    .enter()
+                    .ok_or_else(|| gone("shared receive queue"))?,
+            ),
+        };
+        let mut caps = self.caps;
+        if self.srq.is_some() {
+            (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
+        }
+        let source = context.event_source();
+        let reservation = source.ledger().reserve();
+        let spec = QpSpec {
+            pd: self.pd.inner.handle,
+            qp_type: T::TYPE,
+            send_cq: self.send_cq.inner.ops.handle(),
+            recv_cq: self.recv_cq.inner.ops.handle(),
+            srq: self.srq.map(|srq| srq.inner.ops.handle()),
+            caps,
+            signal_all: self.signal_all,
+            token: reservation.token().as_raw(),
+            events: Some(source.event_fd()),
+        };
+        let ops = provider.create_qp(session, &spec).map_err(|cause| {
+            let limits = teardown::exceeded(context, |device| {
+                vec![
+                    ("max_send_wr", caps.max_send_wr, device.max_qp_wr),
+                    ("max_recv_wr", caps.max_recv_wr, device.max_qp_wr),
+                    ("max_send_sge", caps.max_send_sge, device.max_sge),
+                    ("max_recv_sge", caps.max_recv_sge, device.max_sge),
+                ]
+            });
+            CreateError {
+                object: NAME,
+                cause: cause.into(),
+                limits,
+            }
+        })?;
+        let inner = Arc::new(QpInner {
+            ops,
+            gate: Gate::default(),
+            registration: OnceLock::new(),
+            qp_type: T::TYPE,
+            state: AtomicU8::new(QpState::Reset.raw()),
+            send_cq: self.send_cq.clone(),
+            recv_cq: self.recv_cq.clone(),
+            srq: self.srq.cloned(),
+            pd: self.pd.clone(),
+        });
+        let weak = WeakObject::Qp(WeakQueuePair(Arc::downgrade(&inner)));
+        let _ = inner.registration.set(reservation.commit(weak));
+        Ok(QueuePair::new(inner))
+    }
+}

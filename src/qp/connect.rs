@@ -1,0 +1,247 @@
+//! From RESET to RTS in two calls, with the other end's word between them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use thiserror::Error;
+use uverbs_providers::types::{AccessFlags, Mtu, QpState};
+
+use super::{
+    AckTimeout, AddressVector, Endpoint, GlobalRoute, ModifyError, QpAttr, QueuePair, Rc, RnrTimer,
+};
+use crate::attr::LinkLayer;
+use crate::error::{ObjectError, QueryError};
+use crate::gid::Gid;
+
+/// Where a queue pair is to be reached, and what peers may do there.
+#[derive(Clone, Copy, Debug)]
+pub struct PathOptions {
+    /// The port, counted from 1.
+    pub port: u8,
+    /// The own address; `None` takes the one that reaches furthest.
+    pub gid: Option<Gid>,
+    /// Index of the P_Key in the port's table.
+    pub pkey_index: u16,
+    /// What peers may do through this queue pair.
+    pub access: AccessFlags,
+    /// RDMA READs and atomics to serve at once.
+    pub max_dest_rd_atomic: u8,
+    /// First packet sequence number to send, 24 bits; `None` takes one at random.
+    pub psn: Option<u32>,
+}
+
+impl Default for PathOptions {
+    /// Port 1, the furthest-reaching address, P_Key 0; peers may write, read and do atomics (each
+    /// region's own access flags still decide), 16 of the last two at once.
+    fn default() -> Self {
+        Self {
+            port: 1,
+            gid: None,
+            pkey_index: 0,
+            access: AccessFlags::REMOTE_WRITE
+                | AccessFlags::REMOTE_READ
+                | AccessFlags::REMOTE_ATOMIC
+                | AccessFlags::LOCAL_WRITE,
+            max_dest_rd_atomic: 16,
+            psn: None,
+        }
+    }
+}
+
+/// How a connection is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectOptions {
+    /// How long to wait for an acknowledgement before sending again.
+    pub timeout: AckTimeout,
+    /// How often to send again without any answer, 0 to 7.
+    pub retry_count: u8,
+    /// How often to send again to a peer without a receive posted, 0 to 6; 7 is without end.
+    pub rnr_retry: u8,
+    /// How long the peer is to wait when no receive is posted here.
+    pub min_rnr_timer: RnrTimer,
+    /// RDMA READs and atomics to have under way at once; no more than the peer serves are used.
+    pub max_rd_atomic: u8,
+    /// Largest path MTU to use; no more than both ports do is used.
+    pub path_mtu: Mtu,
+    /// Routers that a packet may pass.
+    pub hop_limit: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Service level, 0 to 15.
+    pub sl: u8,
+}
+
+impl Default for ConnectOptions {
+    /// 67 ms, 7 retries, RNR retries without end at 640 µs, 16 READs, the ports' MTU, 64 hops.
+    fn default() -> Self {
+        Self {
+            timeout: AckTimeout::at_least(Duration::from_millis(67)),
+            retry_count: 7,
+            rnr_retry: 7,
+            min_rnr_timer: RnrTimer::at_least(Duration::from_micros(640)),
+            max_rd_atomic: 16,
+            path_mtu: Mtu::Mtu4096,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+            sl: 0,
+        }
+    }
+}
+
+/// A queue pair was not brought further.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The port could not be asked.
+    #[error("cannot ask for port {port}: {source}")]
+    Port {
+        /// The port.
+        port: u8,
+        /// The refusal.
+        source: QueryError,
+    },
+    /// The port has no such address, or none at all.
+    #[error("port {port} has {}", missing_gid(*gid))]
+    NoGid {
+        /// The port.
+        port: u8,
+        /// The address asked for.
+        gid: Option<Gid>,
+    },
+    /// The address stands too far back in the port's table for a queue pair to name it.
+    #[error("the GID stands at index {index} of the port's table; a queue pair can name up to 255")]
+    GidIndex {
+        /// Its index.
+        index: u32,
+    },
+    /// The port does an MTU that this crate does not know.
+    #[error("port {port} does not say which MTU it does")]
+    NoMtu {
+        /// The port.
+        port: u8,
+    },
+    /// The queue pair could not be asked for its own attributes.
+    #[error("cannot ask for the queue pair's attributes: {0}")]
+    Query(#[from] ObjectError),
+    /// A transition failed.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+}
+
+fn missing_gid(gid: Option<Gid>) -> String {
+    match gid {
+        Some(gid) => format!("no GID {gid}: has its address changed?"),
+        None => "no GID: give its network interface an address".to_owned(),
+    }
+}
+
+const BITS_24: u32 = 0xFF_FFFF;
+
+impl QueuePair<Rc> {
+    /// Moves it from RESET to INIT, so that receives can be posted, and gives what the peer must
+    /// know. Hand that to the peer, and the peer's to [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn prepare(&self, options: &PathOptions) -> Result<Endpoint, ConnectError> {
+        let context = self.pd().context();
+        let port = options.port;
+        let query = |source| ConnectError::Port { port, source };
+        let attr = context.query_port(port).map_err(query)?;
+        let mtu = attr.active_mtu.ok_or(ConnectError::NoMtu { port })?;
+        let entry = match options.gid {
+            Some(gid) => context.find_gid(port, gid),
+            None => context.routable_gid(port),
+        };
+        let entry = entry.map_err(query)?;
+        let entry = entry.ok_or(ConnectError::NoGid {
+            port,
+            gid: options.gid,
+        })?;
+        self.modify(&QpAttr {
+            port: Some(port),
+            pkey_index: Some(options.pkey_index),
+            access: Some(options.access),
+            ..QpAttr::to_state(QpState::Init)
+        })?;
+        let psn = options
+            .psn
+            .unwrap_or_else(|| low_24(RandomState::new().hash_one(self.qp_num())));
+        Ok(Endpoint {
+            qp_num: self.qp_num(),
+            psn: psn & BITS_24,
+            gid: entry.gid,
+            lid: attr.lid,
+            mtu,
+            max_dest_rd_atomic: options.max_dest_rd_atomic,
+        })
+    }
+
+    /// Moves it from INIT over RTR to RTS, connected to `remote`. `local` is what
+    /// [`prepare`](Self::prepare) gave.
+    ///
+    /// The kernel looks the peer's network address up meanwhile, which can take seconds.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the queue pair stays where it got to.
+    pub fn connect(
+        &self,
+        local: &Endpoint,
+        remote: &Endpoint,
+        options: &ConnectOptions,
+    ) -> Result<(), ConnectError> {
+        let context = self.pd().context();
+        let port = self.query()?.port;
+        let query = |source| ConnectError::Port { port, source };
+        let attr = context.query_port(port).map_err(query)?;
+        // The index is looked up now: addresses that come and go move the others.
+        let entry = context.find_gid(port, local.gid).map_err(query)?;
+        let entry = entry.ok_or(ConnectError::NoGid {
+            port,
+            gid: Some(local.gid),
+        })?;
+        let sgid_index =
+            u8::try_from(entry.index).map_err(|_| ConnectError::GidIndex { index: entry.index })?;
+        let is_global =
+            attr.link_layer == LinkLayer::Ethernet || attr.grh_required || remote.lid == 0;
+        let global = is_global.then_some(GlobalRoute {
+            dgid: remote.gid,
+            sgid_index,
+            hop_limit: options.hop_limit,
+            traffic_class: options.traffic_class,
+            flow_label: options.flow_label,
+        });
+        self.modify(&QpAttr {
+            path: Some(AddressVector {
+                port,
+                global,
+                dlid: remote.lid,
+                sl: options.sl,
+                ..AddressVector::default()
+            }),
+            path_mtu: Some(options.path_mtu.min(local.mtu).min(remote.mtu)),
+            dest_qp_num: Some(remote.qp_num),
+            rq_psn: Some(remote.psn),
+            max_dest_rd_atomic: Some(local.max_dest_rd_atomic),
+            min_rnr_timer: Some(options.min_rnr_timer),
+            ..QpAttr::to_state(QpState::Rtr)
+        })?;
+        self.modify(&QpAttr {
+            timeout: Some(options.timeout),
+            retry_count: Some(options.retry_count),
+            rnr_retry: Some(options.rnr_retry),
+            sq_psn: Some(local.psn),
+            max_rd_atomic: Some(options.max_rd_atomic.min(remote.max_dest_rd_atomic)),
+            ..QpAttr::to_state(QpState::Rts)
+        })?;
+        Ok(())
+    }
+}
+
+/// Any 24 bits of a random number.
+fn low_24(random: u64) -> u32 {
+    u32::try_from(random & u64::from(BITS_24)).unwrap_or(BITS_24)
+}

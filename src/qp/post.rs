@@ -1,0 +1,130 @@
+//! Posting work requests.
+
+use uverbs_providers::contract::{ExclusiveRecv, ExclusiveSend};
+use uverbs_providers::error::{PostCause, PostError};
+use uverbs_providers::wr::{RecvWr, SendWr};
+
+use super::{QueuePair, Rc, Transport};
+
+impl QueuePair<Rc> {
+    /// Posts send requests, in order, and tells the device once for all of them.
+    ///
+    /// Requests without a completion of their own ([`signaled`](SendWr::signaled)) still need room:
+    /// the queue only empties as completions are polled, so signal one now and then.
+    ///
+    /// # Errors
+    /// [`PostError`]: how many are in the queue, and why not all.
+    #[doc(alias = "ibv_post_send")]
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
+    pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.inner.ops.post_send(wrs)
+    }
+
+    /// Takes the send queue for use by one owner, without locks. Meanwhile posting through a shared
+    /// handle says [`PostCause::InExclusiveUse`].
+    ///
+    /// # Errors
+    /// [`PostError`] if somebody else has it.
+    pub fn exclusive_send(&self) -> Result<ExclusiveSendQueue, PostError> {
+        let queue = self.inner.ops.take_send()?;
+        Ok(ExclusiveSendQueue {
+            queue: Some(queue),
+            qp: self.clone(),
+        })
+    }
+}
+
+impl<T: Transport> QueuePair<T> {
+    /// Posts receives, in order. Allowed from INIT on; in ERR they come back flushed.
+    ///
+    /// # Errors
+    /// [`PostError`]: how many are in the queue, and why not all.
+    #[doc(alias = "ibv_post_recv")]
+    pub fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.inner.ops.post_recv(wrs)
+    }
+
+    /// Takes the receive queue for use by one owner, without locks. Meanwhile posting through a
+    /// shared handle says [`PostCause::InExclusiveUse`].
+    ///
+    /// # Errors
+    /// [`PostError`] if somebody else has it, or if it is a shared receive queue.
+    pub fn exclusive_recv(&self) -> Result<ExclusiveReceiveQueue<T>, PostError> {
+        let queue = self.inner.ops.take_recv()?;
+        Ok(ExclusiveReceiveQueue {
+            queue: Some(queue),
+            qp: self.clone(),
+        })
+    }
+}
+
+/// A send queue in the hands of one owner. Dropping it gives the queue back.
+#[derive(Debug)]
+pub struct ExclusiveSendQueue {
+    queue: Option<ExclusiveSend>,
+    qp: QueuePair<Rc>,
+}
+
+impl ExclusiveSendQueue {
+    /// As [`QueuePair::post_send`].
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match &mut self.queue {
+            Some(queue) => queue.post_send(wrs),
+            None => Err(PostError::new(0, PostCause::Destroyed)),
+        }
+    }
+
+    /// The shared handle.
+    #[must_use]
+    pub const fn shared(&self) -> &QueuePair<Rc> {
+        &self.qp
+    }
+}
+
+impl Drop for ExclusiveSendQueue {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.qp.inner.ops.put_back_send(queue);
+        }
+    }
+}
+
+/// A receive queue in the hands of one owner. Dropping it gives the queue back.
+#[derive(Debug)]
+pub struct ExclusiveReceiveQueue<T: Transport> {
+    queue: Option<ExclusiveRecv>,
+    qp: QueuePair<T>,
+}
+
+impl<T: Transport> ExclusiveReceiveQueue<T> {
+    /// As [`QueuePair::post_recv`].
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        match &mut self.queue {
+            Some(queue) => queue.post_recv(wrs),
+            None => Err(PostError::new(0, PostCause::Destroyed)),
+        }
+    }
+
+    /// The shared handle.
+    #[must_use]
+    pub const fn shared(&self) -> &QueuePair<T> {
+        &self.qp
+    }
+}
+
+impl<T: Transport> Drop for ExclusiveReceiveQueue<T> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.qp.inner.ops.put_back_recv(queue);
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Which attributes a transition needs and takes, and the command itself.
+//!
+//! Ground truth: the kernel's `qp_state_table` (`drivers/infiniband/core/verbs.c`) and InfiniBand
+//! specification, § 11.2.5.2. The kernel answers a wrong set of attributes with a bare `EINVAL`;
+//! here what is missing or superfluous is named first. A queue pair may have gone to ERR without our
+//! knowing, so before "no" is said for good the kernel is asked for the state.
+
+use std::fmt;
+
+use bitflags::bitflags;
+use thiserror::Error;
+use uverbs_abi::layout::verbs as raw;
+use uverbs_abi::{CommandError, Errno};
+use uverbs_providers::types::{QpState, QpType};
+use uverbs_providers::verbs;
+
+use super::{NAME, QpAttr, QpInfo, QpInner, QueuePair, Transport};
+use crate::error::ObjectError;
+use crate::teardown;
+
+bitflags! {
+    /// Attributes of a queue pair as a set (`enum ib_qp_attr_mask`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+    #[doc(alias = "ibv_qp_attr_mask")]
+    pub struct QpAttrMask: u32 {
+        /// The state to go to.
+        const STATE = raw::IB_QP_STATE;
+        /// The state that it is assumed to be in.
+        const CUR_STATE = raw::IB_QP_CUR_STATE;
+        /// Whether to be told that the send queue has drained.
+        const EN_SQD_ASYNC_NOTIFY = raw::IB_QP_EN_SQD_ASYNC_NOTIFY;
+        /// What peers may do.
+        const ACCESS_FLAGS = raw::IB_QP_ACCESS_FLAGS;
+        /// Index of the P_Key.
+        const PKEY_INDEX = raw::IB_QP_PKEY_INDEX;
+        /// The own port.
+        const PORT = raw::IB_QP_PORT;
+        /// Q_Key.
+        const QKEY = raw::IB_QP_QKEY;
+        /// The way to the peer.
+        const AV = raw::IB_QP_AV;
+        /// Path MTU.
+        const PATH_MTU = raw::IB_QP_PATH_MTU;
+        /// Local ack timeout.
+        const TIMEOUT = raw::IB_QP_TIMEOUT;
+        /// Retry counter.
+        const RETRY_CNT = raw::IB_QP_RETRY_CNT;
+        /// RNR retry counter.
+        const RNR_RETRY = raw::IB_QP_RNR_RETRY;
+        /// First packet sequence number expected.
+        const RQ_PSN = raw::IB_QP_RQ_PSN;
+        /// RDMA READs and atomics under way.
+        const MAX_QP_RD_ATOMIC = raw::IB_QP_MAX_QP_RD_ATOMIC;
+        /// The alternate path.
+        const ALT_PATH = raw::IB_QP_ALT_PATH;
+        /// RNR NAK timer.
+        const MIN_RNR_TIMER = raw::IB_QP_MIN_RNR_TIMER;
+        /// First packet sequence number sent.
+        const SQ_PSN = raw::IB_QP_SQ_PSN;
+        /// RDMA READs and atomics served.
+        const MAX_DEST_RD_ATOMIC = raw::IB_QP_MAX_DEST_RD_ATOMIC;
+        /// Path migration.
+        const PATH_MIG_STATE = raw::IB_QP_PATH_MIG_STATE;
+        /// Sizes of the queues.
+        const CAP = raw::IB_QP_CAP;
+        /// The peer's queue pair.
+        const DEST_QPN = raw::IB_QP_DEST_QPN;
+    }
+}
+
+impl fmt::Display for QpAttrMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lead = "";
+        for (name, _) in self.iter_names() {
+            write!(f, "{lead}{name}")?;
+            lead = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for QpAttrMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QpAttrMask({self})")
+    }
+}
+
+/// A change of attributes that was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}")]
+pub struct ModifyError {
+    /// The queue pair's number.
+    pub qp_num: u32,
+    /// Its transport.
+    pub qp_type: QpType,
+    /// The state that it is in.
+    pub from: QpState,
+    /// The state that it was to go to.
+    pub to: QpState,
+    /// What was given.
+    pub attr: Box<QpAttr>,
+    /// What stood in the way.
+    pub cause: ModifyErrorCause,
+}
+
+/// The cause of a [`ModifyError`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ModifyErrorCause {
+    /// There is no such transition.
+    #[error("there is no such transition")]
+    NoTransition,
+    /// The transition needs other attributes.
+    #[error("{}", Attributes(*missing, *superfluous))]
+    Attributes {
+        /// Needed and not given.
+        missing: QpAttrMask,
+        /// Given and not allowed.
+        superfluous: QpAttrMask,
+    },
+    /// The queue pair has been destroyed, or the kernel refused.
+    #[error("{refusal}{}", hint(refusal))]
+    Refused {
+        /// The refusal.
+        refusal: ObjectError,
+    },
+}
+
+impl ModifyError {
+    /// The kernel's error number, where it was the kernel that refused.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        match &self.cause {
+            ModifyErrorCause::Refused { refusal } => refusal.errno(),
+            ModifyErrorCause::NoTransition | ModifyErrorCause::Attributes { .. } => None,
+        }
+    }
+}
+
+struct Attributes(QpAttrMask, QpAttrMask);
+
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(missing, superfluous) = *self;
+        if !missing.is_empty() {
+            write!(f, "it lacks {missing}")?;
+        }
+        if !superfluous.is_empty() {
+            let lead = if missing.is_empty() { "" } else { "; " };
+            write!(f, "{lead}it does not take {superfluous}")?;
+        }
+        Ok(())
+    }
+}
+
+fn hint(error: &ObjectError) -> &'static str {
+    match error.errno() {
+        Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH) => {
+            "; no route leads from the own address to the peer's"
+        }
+        Some(Errno::ETIMEDOUT) => {
+            "; the peer's address did not answer: is it on this network, and of the same kind \
+             (IPv4 or IPv6) as the own one?"
+        }
+        Some(Errno::ENODEV) => "; no network interface stands behind the own GID",
+        _ => "",
+    }
+}
+
+/// What a transition needs, and what it takes beside that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    required: QpAttrMask,
+    optional: QpAttrMask,
+}
+
+/// The rule of a transition, or `None` if there is no such transition.
+pub(super) fn rule(qp_type: QpType, from: QpState, to: QpState) -> Option<Rule> {
+    use QpAttrMask as A;
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    let none = A::empty();
+    // A row for each transport.
+    let by_type = |rc, uc, ud| match qp_type {
+        QpType::Rc => Some(rc),
+        QpType::Uc => Some(uc),
+        QpType::Ud => Some(ud),
+        _ => None,
+    };
+    let (required, optional) = match (from, to) {
+        (_, Reset | Err) => (none, none),
+        (Reset, Init) => by_type(
+            (A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS, none),
+            (A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS, none),
+            (A::PKEY_INDEX | A::PORT | A::QKEY, none),
+        )?,
+        (Init, Init) => by_type(
+            (none, A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS),
+            (none, A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS),
+            (none, A::PKEY_INDEX | A::PORT | A::QKEY),
+        )?,
+        (Init, Rtr) => by_type(
+            (
+                A::AV
+                    | A::PATH_MTU
+                    | A::DEST_QPN
+                    | A::RQ_PSN
+                    | A::MAX_DEST_RD_ATOMIC
+                    | A::MIN_RNR_TIMER,
+                A::ALT_PATH | A::ACCESS_FLAGS | A::PKEY_INDEX,
+            ),
+            (
+                A::AV | A::PATH_MTU | A::DEST_QPN | A::RQ_PSN,
+                A::ALT_PATH | A::ACCESS_FLAGS | A::PKEY_INDEX,
+            ),
+            (none, A::PKEY_INDEX | A::QKEY),
+        )?,
+        (Rtr, Rts) => by_type(
+            (
+                A::TIMEOUT | A::RETRY_CNT | A::RNR_RETRY | A::SQ_PSN | A::MAX_QP_RD_ATOMIC,
+                A::CUR_STATE | A::ALT_PATH | A::ACCESS_FLAGS | A::MIN_RNR_TIMER | A::PATH_MIG_STATE,
+            ),
+            (
+                A::SQ_PSN,
+                A::CUR_STATE | A::ALT_PATH | A::ACCESS_FLAGS | A::PATH_MIG_STATE,
+            ),
+            (A::SQ_PSN, A::CUR_STATE | A::QKEY),
+        )?,
+        (Rts | Sqd, Rts) => by_type(
+            (
+                none,
+                A::CUR_STATE | A::ACCESS_FLAGS | A::ALT_PATH | A::PATH_MIG_STATE | A::MIN_RNR_TIMER,
+            ),
+            (
+                none,
+                A::CUR_STATE | A::ACCESS_FLAGS | A::ALT_PATH | A::PATH_MIG_STATE,
+            ),
+            (none, A::CUR_STATE | A::QKEY),
+        )?,
+        (Rts, Sqd) => (none, A::EN_SQD_ASYNC_NOTIFY),
+        (Sqd, Sqd) => by_type(
+            (
+                none,
+                A::PORT
+                    | A::AV
+                    | A::TIMEOUT
+                    | A::RETRY_CNT
+                    | A::RNR_RETRY
+                    | A::MAX_QP_RD_ATOMIC
+                    | A::MAX_DEST_RD_ATOMIC
+                    | A::ALT_PATH
+                    | A::ACCESS_FLAGS
+                    | A::PKEY_INDEX
+                    | A::MIN_RNR_TIMER
+                    | A::PATH_MIG_STATE,
+            ),
+            (
+                none,
+                A::AV | A::ALT_PATH | A::ACCESS_FLAGS | A::PKEY_INDEX | A::PATH_MIG_STATE,
+            ),
+            (none, A::PKEY_INDEX | A::QKEY),
+        )?,
+        (Sqe, Rts) => by_type(
+            (none, none),
+            (none, A::CUR_STATE | A::ACCESS_FLAGS),
+            (none, A::CUR_STATE | A::QKEY),
+        )?,
+        _ => return None,
+    };
+    Some(Rule { required, optional })
+}
+
+/// Whether a change can be: the kernel's own question, with a telling answer.
+fn judge(qp_type: QpType, from: QpState, attr: &QpAttr) -> Result<(), ModifyErrorCause> {
+    let from = attr.cur_state.unwrap_or(from);
+    let to = attr.state.unwrap_or(from);
+    let rule = rule(qp_type, from, to).ok_or(ModifyErrorCause::NoTransition)?;
+    let given = attr.mask();
+    let missing = rule.required - given;
+    let superfluous = given - (rule.required | rule.optional | QpAttrMask::STATE);
+    if missing.is_empty() && superfluous.is_empty() {
+        Ok(())
+    } else {
+        Err(ModifyErrorCause::Attributes {
+            missing,
+            superfluous,
+        })
+    }
+}
+
+impl<T: Transport> QueuePair<T> {
+    /// Sets attributes, and moves the queue pair to another state if one is among them.
+    ///
+    /// # Errors
+    /// [`ModifyError`]: which attribute is missing or superfluous for the transition, or the
+    /// kernel's refusal with what it may mean.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn modify(&self, attr: &QpAttr) -> Result<(), ModifyError> {
+        self.inner.modify(attr)
+    }
+
+    /// Asks the kernel for all attributes.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    #[doc(alias = "ibv_query_qp")]
+    pub fn query(&self) -> Result<QpInfo, ObjectError> {
+        let session = self.inner.session();
+        let _pass = teardown::enter(&self.inner.gate, session, NAME, "QUERY_QP")?;
+        let info = verbs::qp::query(
+            session,
+            self.inner.ops.handle(),
+            raw::IB_QP_ATTR_STANDARD_BITS,
+        )?;
+        let info = QpInfo::from(info);
+        if let Some(state) = info.state {
+            self.inner.set_state(state);
+        }
+        Ok(info)
+    }
+
+    /// Asks the kernel for the state.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    pub fn state(&self) -> Result<QpState, ObjectError> {
+        let session = self.inner.session();
+        let _pass = teardown::enter(&self.inner.gate, session, NAME, "QUERY_QP")?;
+        let state = verbs::qp::query_state(session, self.inner.ops.handle())?;
+        self.inner.set_state(state);
+        Ok(state)
+    }
+}
+
+impl QpInner {
+    pub(super) fn modify(&self, attr: &QpAttr) -> Result<(), ModifyError> {
+        let session = self.session();
+        let error = |from, cause| ModifyError {
+            qp_num: self.ops.qp_num().0,
+            qp_type: self.qp_type,
+            from,
+            to: attr.state.unwrap_or(from),
+            attr: Box::new(*attr),
+            cause,
+        };
+        let known = self.known_state();
+        let _pass = teardown::enter(&self.gate, session, NAME, "MODIFY_QP")
+            .map_err(|refusal| error(known, ModifyErrorCause::Refused { refusal }))?;
+        let handle = self.ops.handle();
+        if judge(self.qp_type, known, attr).is_err() {
+            // It may have gone to ERR by itself: what counts is the state that it is in now.
+            let now = verbs::qp::query_state(session, handle).map_err(|refusal| {
+                error(
+                    known,
+                    ModifyErrorCause::Refused {
+                        refusal: refusal.into(),
+                    },
+                )
+            })?;
+            self.set_state(now);
+            judge(self.qp_type, now, attr).map_err(|cause| error(now, cause))?;
+        }
+        match verbs::qp::modify(session, handle, &attr.to_raw()) {
+            Ok(()) => {
+                if let Some(state) = attr.state {
+                    self.set_state(state);
+                }
+                Ok(())
+            }
+            Err(refusal) => Err(self.explain(refusal, attr, &error)),
+        }
+    }
+
+    /// Why the kernel may have refused. The errno is kept whatever comes out.
+    fn explain(
+        &self,
+        refusal: CommandError,
+        attr: &QpAttr,
+        error: &impl Fn(QpState, ModifyErrorCause) -> ModifyError,
+    ) -> ModifyError {
+        let known = self.known_state();
+        if refusal.errno() != Some(Errno::EINVAL) {
+            return error(
+                known,
+                ModifyErrorCause::Refused {
+                    refusal: refusal.into(),
+                },
+            );
+        }
+        let now = verbs::qp::query_state(self.session(), self.ops.handle()).unwrap_or(known);
+        self.set_state(now);
+        let cause = match judge(self.qp_type, now, attr) {
+            Err(cause) if now != known => cause,
+            _ => ModifyErrorCause::Refused {
+                refusal: refusal.into(),
+            },
+        };
+        error(now, cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(from: QpState, attr: &QpAttr) -> String {
+        judge(QpType::Rc, from, attr).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_missing_or_superfluous_is_named() {
+        let attr = QpAttr {
+            qkey: Some(1),
+            port: Some(1),
+            pkey_index: Some(0),
+            ..QpAttr::to_state(QpState::Init)
+        };
+        assert_eq!(
+            message(QpState::Reset, &attr),
+            "it lacks ACCESS_FLAGS; it does not take QKEY"
+        );
+        assert_eq!(
+            message(QpState::Init, &QpAttr::to_state(QpState::Rtr)),
+            "it lacks AV, PATH_MTU, RQ_PSN, MIN_RNR_TIMER, MAX_DEST_RD_ATOMIC, DEST_QPN"
+        );
+        assert_eq!(
+            message(QpState::Reset, &QpAttr::to_state(QpState::Rts)),
+            "there is no such transition"
+        );
+    }
+
+    #[test]
+    fn reset_and_err_are_reached_from_everywhere_with_nothing_else() {
+        let states = (0..7).filter_map(QpState::from_raw);
+        for from in states {
+            for to in [QpState::Reset, QpState::Err] {
+                assert_eq!(judge(QpType::Rc, from, &QpAttr::to_state(to)), Ok(()));
+                let more = QpAttr {
+                    qkey: Some(1),
+                    ..QpAttr::to_state(to)
+                };
+                assert!(judge(QpType::Rc, from, &more).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn the_assumed_state_is_the_one_that_is_judged() {
+        let attr = QpAttr {
+            cur_state: Some(QpState::Rts),
+            ..QpAttr::to_state(QpState::Rts)
+        };
+        assert_eq!(
+            judge(QpType::Rc, QpState::Err, &attr),
+            Ok(()),
+            "the kernel has the last word"
+        );
+    }
+}

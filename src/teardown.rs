@@ -1,0 +1,157 @@
+//! What making and destroying share, whatever the object.
+//!
+//! The order of a destroy is the same for all: alone at the gate; the ledger is told (a late reader
+//! then acks for the object); the kernel destroys; the gate opens for those who are to learn that
+//! it is gone; and only then, with nothing held, the wait for acks.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use uverbs_abi::layout::driver::DriverId;
+use uverbs_abi::{Cause, CommandError, Session};
+use uverbs_providers::contract::Provider;
+use uverbs_providers::error::CloseError;
+
+use crate::attr::DeviceAttr;
+use crate::context::Context;
+use crate::error::{CreateErrorCause, DestroyError, DestroyErrorCause, ObjectError};
+use crate::event::{ClosePolicy, Refused, Registration, Settling, WeakObject};
+use crate::gate::{Gate, Pass};
+
+/// An object that the kernel counts events for.
+pub(crate) trait Teardown: Sized {
+    fn gate(&self) -> &Gate;
+    fn registration(&self) -> &Registration;
+    fn session(&self) -> &Session;
+    /// Destroys the kernel object and gives the events that the kernel had handed out.
+    fn close(&self) -> Result<u32, CloseError>;
+}
+
+/// Enters an object's gate for the command `name`.
+pub(crate) fn enter<'g>(
+    gate: &'g Gate,
+    session: &Session,
+    object: &'static str,
+    name: &'static str,
+) -> Result<Pass<'g>, ObjectError> {
+    // Before any lock: in a forked child its holder may not exist.
+    session.check(name)?;
+    gate.enter().ok_or(ObjectError::Destroyed { object })
+}
+
+/// The part of every object's `Drop` that speaks to the kernel: never waits for acks.
+pub(crate) fn on_drop(
+    gate: &Gate,
+    session: &Session,
+    registration: &mut OnceLock<Registration>,
+    close: impl FnOnce() -> Result<u32, CloseError>,
+) {
+    if !session.is_ours() {
+        // A forked child unmaps and closes, and touches no lock.
+        std::mem::forget(registration.take());
+        return;
+    }
+    if let Some(alone) = gate.enter_alone() {
+        // Nothing can be done about a refusal here; the object then goes with the open file.
+        let _ = close();
+        alone.destroyed();
+    }
+}
+
+/// `destroy` and `destroy_timeout`.
+pub(crate) fn destroy<T: Teardown>(
+    object: T,
+    limit: Option<Duration>,
+) -> Result<(), DestroyError<T>> {
+    run(object, ClosePolicy::Always, limit)
+}
+
+/// `try_destroy`.
+pub(crate) fn try_destroy<T: Teardown>(object: T) -> Result<(), DestroyError<T>> {
+    // What is left to wait for is a reader between its read and its look-up: it acks by itself.
+    run(object, ClosePolicy::IfNoneOutstanding, None)
+}
+
+fn run<T: Teardown>(
+    object: T,
+    policy: ClosePolicy,
+    limit: Option<Duration>,
+) -> Result<(), DestroyError<T>> {
+    let settling = match close(&object, policy) {
+        Ok(settling) => settling,
+        Err(cause @ DestroyErrorCause::Destroyed) => return Err(DestroyError::gone(cause)),
+        Err(cause) => return Err(DestroyError::kept(object, cause)),
+    };
+    let outcome = match limit {
+        None => {
+            settling.wait();
+            Ok(())
+        }
+        Some(limit) => settling.wait_timeout(limit),
+    };
+    outcome.map_err(|outstanding| DestroyError::gone(DestroyErrorCause::StillHeld { outstanding }))
+}
+
+/// Everything up to the wait. If it fails, the object is as it was.
+fn close<T: Teardown>(
+    object: &T,
+    policy: ClosePolicy,
+) -> Result<Settling<WeakObject>, DestroyErrorCause> {
+    if !object.session().is_ours() {
+        return Err(CommandError {
+            command: "DESTROY",
+            cause: Cause::ForeignProcess,
+        }
+        .into());
+    }
+    let alone = object
+        .gate()
+        .enter_alone()
+        .ok_or(DestroyErrorCause::Destroyed)?;
+    let closing = object
+        .registration()
+        .begin_close(policy)
+        .map_err(|refused| match refused {
+            Refused::Destroyed => DestroyErrorCause::Destroyed,
+            Refused::Outstanding(outstanding) => DestroyErrorCause::Outstanding { outstanding },
+        })?;
+    let settling = match object.close() {
+        Ok(reported) => closing.closed(reported),
+        // The device went, and the kernel cannot say how many: our own count it is.
+        Err(CloseError::Command(error)) if error.cause == Cause::DeviceGone => {
+            closing.closed_unknown()
+        }
+        Err(refusal) => {
+            closing.reopen();
+            return Err(refusal.into());
+        }
+    };
+    alone.destroyed();
+    Ok(settling)
+}
+
+/// The device's provider, or why there is none.
+pub(crate) fn provider(context: &Context) -> Result<&'static dyn Provider, CreateErrorCause> {
+    context
+        .provider()
+        .ok_or_else(|| CreateErrorCause::NoProvider {
+            driver: DriverId::from_raw(context.session().driver()),
+            abi: context.driver_abi(),
+        })
+}
+
+/// After a refusal: which of the sizes asked for are above the device's limits. Never fails, since
+/// it only explains a failure.
+pub(crate) fn exceeded(
+    context: &Context,
+    pairs: impl FnOnce(&DeviceAttr) -> Vec<(&'static str, u32, u32)>,
+) -> Vec<(&'static str, u64, u64)> {
+    let Ok(device) = context.query_device() else {
+        return Vec::new();
+    };
+    pairs(&device)
+        .into_iter()
+        .filter(|(_, asked, limit)| asked > limit)
+        .map(|(name, asked, limit)| (name, u64::from(asked), u64::from(limit)))
+        .collect()
+}
