@@ -300,7 +300,6 @@ impl Context {
     /// Starts a completion queue that holds at least `depth` completions.
     #[doc(alias = "ibv_create_cq")]
     #[doc(alias = "cqe")]
-    #[must_use]
     pub fn create_cq(&self, depth: u32) -> CompletionQueueBuilder<'_> {
         CompletionQueueBuilder::new(self, depth)
     }

@@ -340,20 +340,25 @@ impl<O> fmt::Debug for Registration<O> {
 
 #[cfg(all(test, not(uverbs_loom)))]
 impl<O> Ledger<O> {
-    /// A ledger whose index 0 has only this many generations left.
-    pub(super) fn with_generations_left(left: u32) -> Self {
-        let generation = NonZeroU32::new(u32::MAX - left).unwrap();
+    /// A ledger whose index 0 has been used up to this generation.
+    pub(super) fn used_up_to(generation: NonZeroU32) -> Self {
+        let entries = vec![Entry {
+            generation,
+            slot: None,
+        }];
         Self::starting_at(Slab {
-            entries: vec![Entry {
-                generation,
-                slot: None,
-            }],
+            entries,
             free: vec![0],
         })
     }
 
     pub(super) fn indices(&self) -> usize {
         lock(&self.table.slab).entries.len()
+    }
+
+    /// Holds the table's lock.
+    pub(super) fn lock_for_test(&self) -> impl Sized + '_ {
+        lock(&self.table.slab)
     }
 
     /// Whether somebody holds the table's lock.

@@ -27,8 +27,10 @@ mod sync;
 mod token;
 
 #[cfg(all(test, uverbs_loom))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod model;
 #[cfg(all(test, not(uverbs_loom)))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests;
 
 pub use self::counter::Counts;

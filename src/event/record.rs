@@ -51,6 +51,7 @@ impl RawEvent {
 }
 
 #[cfg(all(test, not(uverbs_loom)))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use proptest::prelude::*;
 

@@ -52,14 +52,19 @@ pub enum Subject {
     /// does not fit the object. The number is the kernel's element. If it was an object's event,
     /// it has been acked on the object's behalf.
     Unknown(u64),
+    /// In the tests of this module: any object.
+    #[cfg(all(test, not(uverbs_loom)))]
+    Probe(std::sync::Arc<()>),
 }
 
 /// What a token leads to, without keeping it alive.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum WeakObject {
     Cq(WeakCompletionQueue),
     Qp(WeakQueuePair),
     Srq(WeakSharedReceiveQueue),
+    #[cfg(all(test, not(uverbs_loom)))]
+    Probe(Class, std::sync::Weak<()>),
 }
 
 impl WeakObject {
@@ -68,6 +73,8 @@ impl WeakObject {
             Self::Cq(_) => Class::Cq,
             Self::Qp(_) => Class::Qp,
             Self::Srq(_) => Class::Srq,
+            #[cfg(all(test, not(uverbs_loom)))]
+            Self::Probe(class, _) => *class,
         }
     }
 
@@ -77,7 +84,15 @@ impl WeakObject {
             Self::Cq(weak) => weak.upgrade().map(Subject::Cq),
             Self::Qp(weak) => weak.upgrade().map(Subject::Qp),
             Self::Srq(weak) => weak.upgrade().map(Subject::Srq),
+            #[cfg(all(test, not(uverbs_loom)))]
+            Self::Probe(_, weak) => weak.upgrade().map(Subject::Probe),
         }
+    }
+}
+
+impl fmt::Debug for WeakObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakObject").field(&self.class()).finish()
     }
 }
 

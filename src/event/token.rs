@@ -63,6 +63,7 @@ impl fmt::Debug for Token {
 }
 
 #[cfg(all(test, not(uverbs_loom)))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 

@@ -377,9 +377,8 @@ impl<B: StableBytes> Drop for MrInner<B> {
                 if error.cause != Cause::ForeignProcess {
                     self.pd.context().note_leak(self.memory.len());
                 }
-                if let Some(parts) = self.parts.take() {
-                    parts.leak();
-                }
+                // Parts that are dropped without being rebuilt free nothing.
+                self.parts = None;
             }
         }
     }

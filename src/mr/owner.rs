@@ -77,10 +77,6 @@ impl<B: StableBytes> RawParts<B> {
         // bound by the same trait's contract), and `self` is used up.
         unsafe { B::rebuild(self.base, self.len, self.extra) }
     }
-
-    pub(super) const fn leak(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl<B: StableBytes> fmt::Debug for RawParts<B> {

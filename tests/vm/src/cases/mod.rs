@@ -6,11 +6,13 @@
 use std::error::Error;
 use std::time::Duration;
 
+pub mod pair;
+mod rc;
 mod smoke;
 
 /// All cases, in the order in which they run.
 pub fn all() -> Vec<&'static Case> {
-    [smoke::CASES].into_iter().flatten().collect()
+    [smoke::CASES, rc::CASES].into_iter().flatten().collect()
 }
 
 /// One test case.

@@ -1,0 +1,99 @@
+//! What the tests share: look-ups, and a socket in place of the kernel's event file, of which one
+//! datagram is one record.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use uverbs_abi::session::Status;
+
+use super::super::ledger::{Found, Ledger};
+use super::super::slot::Ack;
+use super::super::source::EventSource;
+use super::super::{AsyncEventKind, AsyncEvents, Class, Counts, Registration, WeakObject};
+
+/// Long enough for a thread to have got to where it waits.
+pub(super) const A_WHILE: Duration = Duration::from_millis(30);
+/// Longer than anything here takes.
+pub(super) const TOO_LONG: Duration = Duration::from_secs(20);
+
+pub(super) struct Rig {
+    pub(super) kernel: UnixDatagram,
+    pub(super) source: Arc<EventSource>,
+    pub(super) status: Arc<Status>,
+    pub(super) events: AsyncEvents,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let (kernel, file) = UnixDatagram::pair().unwrap();
+        let status = Arc::new(Status::new());
+        let source = EventSource::new(OwnedFd::from(file), Arc::clone(&status)).unwrap();
+        let source = Arc::new(source);
+        let events = AsyncEvents::new(Arc::clone(&source));
+        Self {
+            kernel,
+            source,
+            status,
+            events,
+        }
+    }
+
+    /// Queues an event; waits while the socket's queue is full.
+    pub(super) fn raise(&self, element: u64, kind: AsyncEventKind) {
+        assert_eq!(self.kernel.send(&record(element, kind.raw())).unwrap(), 16);
+    }
+
+    /// An object of this class, as its owner holds it.
+    pub(super) fn object(&self, class: Class) -> (Arc<()>, Registration) {
+        let object = Arc::new(());
+        let weak: Weak<()> = Arc::downgrade(&object);
+        (
+            object,
+            self.source
+                .ledger()
+                .reserve()
+                .commit(WeakObject::Probe(class, weak)),
+        )
+    }
+}
+
+pub(super) fn record(element: u64, kind: u32) -> Vec<u8> {
+    let mut bytes = element.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes
+}
+
+/// Waits until something is so.
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < TOO_LONG, "still waiting for: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Looks up a record that must lead to an object.
+pub(super) fn live<O: Clone>(ledger: &Ledger<O>, element: u64) -> (O, Ack<O>) {
+    match ledger.unclaimed(element).look_up() {
+        Found::Live { object, ack, .. } => (object, ack),
+        Found::Gone(token) => panic!("{token:?} is gone"),
+        Found::Unknown => panic!("{element:#x} is unknown"),
+    }
+}
+
+/// Looks up a record; whether its object is gone.
+pub(super) fn is_gone<O: Clone>(ledger: &Ledger<O>, element: u64) -> bool {
+    matches!(ledger.unclaimed(element).look_up(), Found::Gone(token) if token.as_raw() == element)
+}
+
+pub(super) fn counts(delivered: u32, acked: u32) -> Counts {
+    Counts {
+        delivered,
+        acked,
+        outstanding: delivered - acked,
+    }
+}
