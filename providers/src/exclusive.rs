@@ -14,13 +14,18 @@ impl ExclusiveCq {
     /// # Errors
     /// [`PollError`].
     #[inline]
+    #[cfg_attr(
+        not(feature = "rxe"),
+        expect(unused_variables, reason = "no driver is built in")
+    )]
     pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        let taken = match *self {
+        match *self {
             #[cfg(feature = "rxe")]
-            Self::Rxe(ref mut ring) => ring.poll(out)?,
-        };
-        #[allow(unreachable_code, reason = "with no driver built in")]
-        Ok(out.get_mut(..taken).unwrap_or_default())
+            Self::Rxe(ref mut ring) => {
+                let taken = ring.poll(out)?;
+                Ok(out.get_mut(..taken).unwrap_or_default())
+            }
+        }
     }
 }
 
