@@ -117,6 +117,12 @@ impl CompletionQueue {
         self.inner.ops.depth()
     }
 
+    /// A number that tells completion queues of one open device apart, for logs.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.inner.ops.handle().0
+    }
+
     /// The device it belongs to.
     #[must_use]
     pub fn context(&self) -> &Context {

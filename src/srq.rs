@@ -130,6 +130,12 @@ impl SharedReceiveQueueBuilder<'_> {
 }
 
 impl SharedReceiveQueue {
+    /// A number that tells shared receive queues of one open device apart, for logs.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.inner.ops.handle().0
+    }
+
     /// Requests that it holds, as granted.
     #[must_use]
     pub fn max_wr(&self) -> u32 {

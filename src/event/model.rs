@@ -33,12 +33,6 @@ pub(super) fn planted(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(model);
-}
-
 /// Checks that `model` passes, and that it fails with each of the faults.
 ///
 /// A model that fails takes its process down (what it leaves behind cannot be dropped outside of
@@ -52,9 +46,9 @@ fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, faults: &[F
                 .find(|fault| format!("{fault:?}") == wanted),
         );
         assert!(PLANTED.get().is_some(), "no such fault here: {wanted}");
-        return check(model);
+        return loom::model(model);
     }
-    check(model);
+    loom::model(model);
     let name = type_name::<M>().trim_end_matches("::model");
     let (_, test) = name.split_once("::").unwrap();
     for fault in faults {
@@ -185,6 +179,23 @@ fn a_destroy_waits_for_an_event_that_was_read_on_one_thread_and_is_acked_on_anot
         assert_eq!(object.destroy(ClosePolicy::Always), Ok(()));
         reader.join().unwrap();
         acker.join().unwrap();
+    }
+    check_and_break(model, &[Fault::SilentAck, Fault::NoAckOnBehalf]);
+}
+
+#[test]
+fn a_destroy_waits_for_two_readers() {
+    fn model() {
+        let ledger = Ledger::new();
+        let (object, kernel) = Object::with_events(&ledger, 2);
+        let readers = [(); 2].map(|()| {
+            let (ledger, kernel) = (ledger.clone(), Arc::clone(&kernel));
+            thread::spawn(move || drop(next(&ledger, &kernel)))
+        });
+        assert_eq!(object.destroy(ClosePolicy::Always), Ok(()));
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
     }
     check_and_break(model, &[Fault::SilentAck, Fault::NoAckOnBehalf]);
 }

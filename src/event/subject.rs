@@ -151,3 +151,20 @@ impl fmt::Debug for AsyncEvent {
             .finish()
     }
 }
+
+/// `port 1`, `queue pair 17`, …: for people.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cq(cq) => write!(f, "completion queue {}", cq.id()),
+            Self::Qp(qp) => write!(f, "queue pair {}", qp.qp_num()),
+            Self::Srq(srq) => write!(f, "shared receive queue {}", srq.id()),
+            Self::Port(port) => write!(f, "port {port}"),
+            Self::Device => f.write_str("device"),
+            Self::Gone(_) => f.write_str("an object that is gone"),
+            Self::Unknown(element) => write!(f, "element {element:#x}"),
+            #[cfg(all(test, not(uverbs_loom)))]
+            Self::Probe(_) => f.write_str("probe"),
+        }
+    }
+}

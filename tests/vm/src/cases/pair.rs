@@ -3,12 +3,18 @@
 //! Every wait has a deadline, and yields between polls: two busy pollers would starve the kernel's
 //! own work on a small guest.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use uverbs::abi::command::Value;
+use uverbs::abi::sys::UverbsFd;
+use uverbs::abi::{Command, Errno, Kernel, Mapping, Session};
 use uverbs::{
     AccessFlags, CompletionQueue, ConnectOptions, Context, Endpoint, MemoryRegion, PathOptions,
-    ProtectionDomain, QueuePair, QueuePairBuilder, Rc, SharedReceiveQueue, Wc,
+    ProtectionDomain, QueuePair, QueuePairBuilder, Rc, Sge, SharedReceiveQueue, Wc, WcStatus,
 };
 
 /// What a case's own steps fail with.
@@ -178,6 +184,26 @@ impl End {
             .ok_or_else(|| "no completion".into())
     }
 
+    /// Waits for one completion and wants it to be of this request and status.
+    pub fn expect(&self, what: &str, wr_id: u64, status: WcStatus) -> Result<Wc, Failure> {
+        let wc = self.completion().map_err(|e| format!("{what}: {e}"))?;
+        same(what, (wc.wr_id, wc.status), (wr_id, status))?;
+        same(&format!("{what}: queue pair"), wc.qp_num, self.qp.qp_num())?;
+        Ok(wc)
+    }
+
+    /// Fails if a completion is there, or comes while the kernel gets the chance to make one.
+    pub fn expect_none(&self, what: &str) -> Result<(), Failure> {
+        for _ in 0..50 {
+            let mut room = [Wc::default(); 1];
+            if let Some(wc) = self.cq.poll(&mut room)?.first() {
+                return Err(format!("{what}: a completion too many: {wc:?}").into());
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
     /// Registers memory with all rights, filled with a pattern that `seed` shifts.
     pub fn region(&self, len: usize, seed: u8) -> Result<MemoryRegion, Failure> {
         let region = self.pd.allocate(len, all_access())?;
@@ -220,5 +246,129 @@ pub fn same_bytes(what: &str, got: &[u8], want: &[u8]) -> Result<(), Failure> {
     match got.iter().zip(want).position(|(g, w)| g != w) {
         None => Ok(()),
         Some(at) => Err(format!("{what}: byte {at} differs").into()),
+    }
+}
+
+/// What fills memory that must stay untouched.
+pub const POISON: u8 = 0xE7;
+
+/// Splits `total` bytes into `count` stretches of unequal, mostly odd lengths with gaps between
+/// them, the first at an odd place: offset and length of each.
+pub fn layout(total: usize, count: usize) -> Vec<(usize, usize)> {
+    let weight = |i: usize| 1 + (i * 5 + 3) % 7;
+    let share = total / (0..count).map(weight).sum::<usize>().max(1);
+    let mut rest = total;
+    let mut at = 5;
+    (0..count)
+        .map(|i| {
+            let len = match i + 1 == count {
+                true => rest,
+                false => ((share * weight(i)) | 1).min(rest),
+            };
+            let stretch = (at, len);
+            rest -= len;
+            at += len + 3 + i % 3;
+            stretch
+        })
+        .collect()
+}
+
+/// Poison with the message in its stretches, and poison after it.
+pub fn scattered(stretches: &[(usize, usize)], message: &[u8]) -> Vec<u8> {
+    let end = stretches.iter().map(|(at, len)| at + len).max();
+    let mut image = vec![POISON; end.unwrap_or(0) + 67];
+    let mut rest = message;
+    for (at, len) in stretches {
+        let (piece, tail) = rest.split_at(*len.min(&rest.len()));
+        image[*at..at + piece.len()].copy_from_slice(piece);
+        rest = tail;
+    }
+    image
+}
+
+/// The stretches as elements of a request.
+pub fn elements(region: &MemoryRegion, stretches: &[(usize, usize)]) -> Result<Vec<Sge>, Failure> {
+    stretches
+        .iter()
+        .map(|(at, len)| Ok(region.slice(*at..at + len)?))
+        .collect()
+}
+
+/// The real kernel with a note of what it was asked: a device can be opened on it, and commands of
+/// a case's own can be sent to the same open file.
+pub struct Spy {
+    kernel: UverbsFd,
+    commands: AtomicU32,
+    doorbells: AtomicU32,
+    created: Mutex<Vec<(&'static str, u32)>>,
+}
+
+impl Spy {
+    /// Opens a device twice over one file: as a context, and for commands by hand.
+    pub fn open(name: &str) -> Result<(Arc<Self>, Context, Session), Failure> {
+        let devices = uverbs::devices()?;
+        let device = devices.iter().find(|device| device.name() == name);
+        let device = device.ok_or_else(|| format!("no device {name}"))?;
+        let spy = Arc::new(Self {
+            kernel: UverbsFd::open(device.node(), None)?,
+            commands: AtomicU32::new(0),
+            doorbells: AtomicU32::new(0),
+            created: Mutex::new(Vec::new()),
+        });
+        let kernel: Arc<dyn Kernel> = Arc::clone(&spy) as _;
+        let context = Context::on_kernel(
+            Arc::clone(&kernel),
+            name,
+            device.node(),
+            device.driver_abi(),
+        )?;
+        let session = Session::new(kernel, context.driver().to_raw());
+        Ok((spy, context, session))
+    }
+
+    /// Commands by `ioctl()` so far.
+    pub fn commands(&self) -> u32 {
+        self.commands.load(Ordering::SeqCst)
+    }
+
+    /// Commands by `write()` so far: doorbells.
+    pub fn doorbells(&self) -> u32 {
+        self.doorbells.load(Ordering::SeqCst)
+    }
+
+    /// The kernel's handle of what this command made last.
+    pub fn last(&self, command: &str) -> Result<u32, Failure> {
+        let created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = created.iter().rev().find(|(name, _)| *name == command);
+        Ok(found.ok_or("nothing was made")?.1)
+    }
+}
+
+impl Kernel for Spy {
+    fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno> {
+        self.commands.fetch_add(1, Ordering::SeqCst);
+        self.kernel.ioctl(driver, command)?;
+        for entry in command.entries() {
+            if let Value::NewObject(Some(handle)) = entry.value {
+                let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+                created.push((command.name(), handle));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno> {
+        self.doorbells.fetch_add(1, Ordering::SeqCst);
+        self.kernel.write(frame, response)
+    }
+
+    fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        self.kernel.map(offset, len)
+    }
+}
+
+impl fmt::Debug for Spy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kernel.fmt(f)
     }
 }
