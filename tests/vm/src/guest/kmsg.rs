@@ -75,7 +75,7 @@ fn parse(record: &str) -> Option<Record> {
 
 /// Whether a line of the kernel's log says that the kernel itself went wrong.
 pub fn is_complaint(line: &str) -> bool {
-    const SIGNS: [&str; 12] = [
+    const SIGNS: [&str; 13] = [
         "BUG:",
         "WARNING:",
         "Oops:",
@@ -83,6 +83,7 @@ pub fn is_complaint(line: &str) -> bool {
         "UBSAN:",
         "KCSAN:",
         "Kernel panic",
+        "sysrq: Trigger a crash",
         "general protection fault",
         "refcount_t:",
         "blocked for more than",

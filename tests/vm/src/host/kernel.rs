@@ -42,6 +42,7 @@ impl Kernel {
                     own.join("vmlinuz"),
                 ];
                 if own.join("kernel").is_dir()
+                    && own.join("modules.builtin").is_file()
                     && let Some(image) = images.into_iter().find(|i| i.is_file())
                 {
                     return Ok(Self {
@@ -53,7 +54,8 @@ impl Kernel {
             }
         }
         Err(Problem::new(format!(
-            "{} holds no kernel: wanted are boot/vmlinuz-RELEASE and lib/modules/RELEASE/kernel",
+            "{} holds no kernel: wanted are boot/vmlinuz-RELEASE and lib/modules/RELEASE with \
+             the folder kernel and the file modules.builtin",
             folder.display()
         )))
     }

@@ -10,60 +10,137 @@ use std::path::{Path, PathBuf};
 
 use super::cpio::{Entry, Tree};
 use super::elf;
-use super::report::{Doing, Problem};
+use super::report::{Doing, Problem, say};
 
 /// Adds to the tree what its programs and shared objects need; gives back the folders in which the
 /// guest's dynamic linker has to look.
-pub fn complete(tree: &mut Tree, sources: &Sources) -> Result<Vec<String>, Problem> {
-    let host = host_folders();
-    let mut folders = BTreeSet::new();
-    let mut todo: Vec<String> = tree
+///
+/// What `program` lacks is an error; what something else lacks is only said, since it may never be
+/// used.
+pub fn complete(tree: &mut Tree, sources: &Sources, program: &str) -> Result<Vec<String>, Problem> {
+    let mut search = Search {
+        host: host_folders(),
+        sources,
+        folders: BTreeSet::new(),
+        missing: BTreeSet::new(),
+    };
+    search.follow(tree, vec![program.to_owned()], true)?;
+    let others = tree
         .iter()
         .filter(|(_, e)| matches!(e, Entry::File(content, _) if elf::is_elf(content)))
         .map(|(path, _)| path)
-        .filter(|path| path != "/init" && !path.starts_with("/modules/"))
         .collect();
-    while let Some(path) = todo.pop() {
-        let Some(Entry::File(content, _)) = tree.at(&path) else {
-            continue;
-        };
-        let Some(wants) = elf::dynamic(content) else {
-            continue;
-        };
-        if let Some(interpreter) = wants.interpreter
-            && tree.at(&interpreter).is_none()
-        {
-            put(tree, &interpreter, Path::new(&interpreter))?;
-        }
-        for name in wants.needed {
-            let own = Path::new(&path).parent().unwrap_or_else(|| Path::new("/"));
-            let asked = expand(&wants.search, own);
-            if let Some(folder) = folder_in(tree, &name, &asked) {
-                folders.insert(folder);
+    search.follow(tree, others, false)?;
+    // The C library opens this one by itself when a thread ends; it is in no list.
+    if search
+        .folders
+        .iter()
+        .any(|f| tree.at(&format!("{f}/libc.so.6")).is_some())
+    {
+        search.find(tree, program, "libgcc_s.so.1", &[])?;
+    }
+    Ok(search.folders.into_iter().collect())
+}
+
+struct Search<'a> {
+    host: Vec<PathBuf>,
+    sources: &'a Sources,
+    folders: BTreeSet<String>,
+    /// What is nowhere to be found, each said once.
+    missing: BTreeSet<String>,
+}
+
+impl Search<'_> {
+    fn follow(
+        &mut self,
+        tree: &mut Tree,
+        mut todo: Vec<String>,
+        must: bool,
+    ) -> Result<(), Problem> {
+        let mut seen = BTreeSet::new();
+        while let Some(path) = todo.pop() {
+            if !seen.insert(path.clone()) {
                 continue;
             }
-            let source = sources.of(&path);
-            let beside = source.parent().unwrap_or_else(|| Path::new("/"));
-            let found = expand(&wants.search, beside)
-                .iter()
-                .map(PathBuf::from)
-                .chain(host.iter().cloned())
-                .map(|folder| folder.join(&name))
-                .find(|file| fits(file));
-            let Some(file) = found else {
-                return Err(Problem::new(format!(
-                    "{} needs {name}, which is neither on this system nor among the files given \
-                     by --with; add --with FOLDER-OR-FILE[=PLACE IN THE GUEST]",
-                    source.display()
-                )));
+            let Some(Entry::File(content, _)) = tree.at(&path) else {
+                continue;
             };
-            let place = file.to_string_lossy().into_owned();
-            put(tree, &place, &file)?;
-            folders.extend(file.parent().map(|p| p.to_string_lossy().into_owned()));
-            todo.push(place);
+            // A script's interpreter is followed with the others.
+            let Some(wants) = elf::dynamic(content) else {
+                continue;
+            };
+            if let Some(interpreter) = wants.interpreter
+                && tree.at(&interpreter).is_none()
+            {
+                put(tree, &interpreter, Path::new(&interpreter))?;
+            }
+            for name in &wants.needed {
+                match self.find(tree, &path, name, &wants.search)? {
+                    Some(place) => todo.push(place),
+                    None => {
+                        let text = format!(
+                            "{} needs {name}, which is neither on this system nor among the files \
+                             given by --with; add --with FOLDER-OR-FILE[=PLACE IN THE GUEST]",
+                            self.sources.of(&path).display()
+                        );
+                        if must {
+                            return Err(Problem::new(text));
+                        }
+                        if self.missing.insert(name.clone()) {
+                            say(text);
+                        }
+                    }
+                }
+            }
         }
+        Ok(())
     }
-    Ok(folders.into_iter().collect())
+
+    /// Finds one shared object, in the tree or on the host; from there it is put into the tree.
+    fn find(
+        &mut self,
+        tree: &mut Tree,
+        path: &str,
+        name: &str,
+        search: &[String],
+    ) -> Result<Option<String>, Problem> {
+        let own = Path::new(path).parent().unwrap_or_else(|| Path::new("/"));
+        if let Some(folder) = folder_in(tree, name, &expand(search, own)) {
+            let place = format!("{folder}/{name}");
+            self.folders.insert(folder);
+            return Ok(Some(resolved(tree, place)));
+        }
+        let source = self.sources.of(path);
+        let beside = source.parent().unwrap_or_else(|| Path::new("/"));
+        let found = expand(search, beside)
+            .iter()
+            .map(PathBuf::from)
+            .chain(self.host.iter().cloned())
+            .map(|folder| folder.join(name))
+            .find(|file| fits(file));
+        let Some(file) = found else { return Ok(None) };
+        let place = file.to_string_lossy().into_owned();
+        put(tree, &place, &file)?;
+        self.folders
+            .extend(file.parent().map(|p| p.to_string_lossy().into_owned()));
+        Ok(Some(place))
+    }
+}
+
+/// Follows links inside the tree; they are of one name, beside each other.
+fn resolved(tree: &Tree, mut place: String) -> String {
+    for _ in 0..8 {
+        let Some(Entry::Link(target)) = tree.at(&place) else {
+            break;
+        };
+        let folder = place.rsplit_once('/').map_or("", |(f, _)| f);
+        place = if target.starts_with('/') {
+            target.clone()
+        } else {
+            format!("{folder}/{target}")
+        };
+    }
+    place
 }
 
 /// Where files in the tree came from on the host.

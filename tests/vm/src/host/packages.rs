@@ -61,8 +61,9 @@ pub fn kernel<'a>(all: &'a [Package], line: &str) -> Vec<&'a Package> {
             .find(|p| p.name == name && p.version == image.version)
     };
     // Newer packaging splits the kernel; what is called the image is then empty.
-    match (part("binary"), part("modules")) {
-        (Some(binary), Some(modules)) => vec![binary, modules],
+    match (part("binary"), part("modules"), part("base")) {
+        // The third says which modules are built in.
+        (Some(binary), Some(modules), Some(base)) => vec![binary, modules, base],
         _ => vec![image],
     }
 }
@@ -183,6 +184,9 @@ Version: 7.3.4-1~bpo13+1
 Package: linux-binary-7.3.4+deb13-amd64
 Version: 7.3.4-1~bpo13+1
 
+Package: linux-base-7.3.4+deb13-amd64
+Version: 7.3.4-1~bpo13+1
+
 Package: linux-modules-7.3.4+deb13-amd64
 Version: 7.3.4-1~bpo13+1
 
@@ -203,10 +207,7 @@ Version: 1:1.35.0-4+deb12u1+b1
         assert_eq!(names("6.1"), ["linux-image-6.1.0-57-amd64"]);
         assert_eq!(
             names("newest"),
-            [
-                "linux-binary-7.3.4+deb13-amd64",
-                "linux-modules-7.3.4+deb13-amd64"
-            ]
+            ["binary", "modules", "base"].map(|k| format!("linux-{k}-7.3.4+deb13-amd64"))
         );
         assert!(names("5.10").is_empty());
     }

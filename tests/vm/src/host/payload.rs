@@ -55,7 +55,7 @@ pub fn gather(cache: &Cache, program: &OsStr, with: &[OsString]) -> Result<Paylo
         }
     };
     etc(&mut b.tree);
-    let folders = libs::complete(&mut b.tree, &b.sources)?;
+    let folders = libs::complete(&mut b.tree, &b.sources, &program)?;
     Ok(Payload {
         tree: b.tree,
         program,

@@ -127,7 +127,6 @@ fn environment(asked: &[OsString], library_path: &str) -> Vec<Vec<u8>> {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "USER=root",
-        "LC_ALL=C.UTF-8",
     ]
     .map(|v| v.as_bytes().to_vec())
     .to_vec();

@@ -16,6 +16,7 @@ use super::cache::{Cache, RunFolder};
 use super::qemu::{self, Machine};
 use super::report::{Doing, Problem, say};
 use crate::guest::init::CONSOLE_PREFIX;
+use crate::guest::kmsg::is_complaint;
 use crate::protocol::{ToGuest, ToHost};
 
 /// How long a KVM nobody has tried may take to show its first byte.
@@ -302,7 +303,7 @@ fn boot_failed(process: &Process, how: &Next) -> Problem {
     Problem::new(format!("{how}\n{}", process.last_words()))
 }
 
-/// The last lines of a file, without control characters.
+/// What of a console explains an end: from the first complaint on, or else the last lines.
 fn tail(path: &Path, lines: usize) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -311,7 +312,11 @@ fn tail(path: &Path, lines: usize) -> Vec<String> {
         .map(|l| l.chars().filter(|c| !c.is_control()).collect::<String>())
         .filter(|l| !l.trim().is_empty())
         .collect();
-    all.get(all.len().saturating_sub(lines)..)
-        .unwrap_or_default()
-        .to_vec()
+    let last = all.len().saturating_sub(lines);
+    let first = all.iter().position(|l| is_complaint(l)).unwrap_or(last);
+    let mut shown = all.get(first..).unwrap_or_default().to_vec();
+    if shown.len() > 2 * lines {
+        shown.splice(lines..shown.len() - lines, ["…".to_owned()]);
+    }
+    shown
 }
