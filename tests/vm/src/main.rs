@@ -9,9 +9,11 @@ fn main() -> ExitCode {
         return uverbs_vm::guest::init::main();
     }
     let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    let inside = uverbs_vm::guest::inside();
     match args.first().and_then(|a| a.to_str()) {
-        Some(uverbs_vm::guest::CASE_ARG) => uverbs_vm::guest::case::main(args.get(1)),
-        Some(uverbs_vm::guest::DEMO_ARG) => uverbs_vm::demo::run(),
+        // These change the machine they run on, so they are unknown anywhere but in the guest.
+        Some(uverbs_vm::guest::CASE_ARG) if inside => uverbs_vm::guest::case::main(args.get(1)),
+        Some(uverbs_vm::guest::DEMO_ARG) if inside => uverbs_vm::demo::run(),
         Some(uverbs_vm::host::qemu::SHIM_ARG) => uverbs_vm::host::qemu::shim(&args),
         _ => uverbs_vm::host::cli::main(args),
     }

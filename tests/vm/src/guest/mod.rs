@@ -21,6 +21,15 @@ pub const DEMO_ARG: &str = "guest-demo";
 /// Where a case's own process leaves its verdict for init.
 pub const VERDICT_PATH: &str = "/run/uverbs-verdict";
 
+/// Word on the kernel's command line that says: this is the guest.
+pub const GUEST_WORD: &str = "uverbs.guest";
+
+/// Whether this is the guest. Nothing of this module may run anywhere else.
+pub fn inside() -> bool {
+    std::fs::read_to_string("/proc/cmdline")
+        .is_ok_and(|line| line.split_whitespace().any(|w| w == GUEST_WORD))
+}
+
 /// Major and minor number of the running kernel.
 pub fn kernel_version() -> std::io::Result<(u32, u32)> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;

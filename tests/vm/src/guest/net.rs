@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 
-use super::netlink::{ACK, CREATE, EXCL, Message, REPLACE, Socket};
+use super::netlink::{ACK, CREATE, DUMP, EXCL, Message, REPLACE, Socket, attributes};
 
 /// The two ends of the wire: name, MAC, IPv4 address, IPv6 address.
 pub const ENDS: [End; 2] = [
@@ -48,6 +48,7 @@ pub struct End {
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
+const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
@@ -186,6 +187,44 @@ pub fn del_addr(netdev: &str, ip: IpAddr, prefix: u8) -> io::Result<()> {
     ask(m, &format!("removing {ip}/{prefix} from {netdev}"))
 }
 
+/// All addresses of an interface, with their prefixes.
+pub fn addrs(netdev: &str) -> io::Result<Vec<(IpAddr, u8)>> {
+    let index = index(netdev)?.to_ne_bytes();
+    let all = route_socket()?.ask(Message::new(RTM_GETADDR, DUMP).body(&[0; 8]))?;
+    let mut found = Vec::new();
+    for answer in &all {
+        // family, prefix, flags, scope, index, then attributes
+        let (Some(prefix), Some(rest)) = (answer.get(1), answer.get(8..)) else {
+            continue;
+        };
+        if answer.get(4..8) != Some(&index) {
+            continue;
+        }
+        // Of a local IPv4 address both are there and alike; IPv6 has only the first.
+        let value = attributes(rest)
+            .find(|(kind, _)| *kind == 1)
+            .map(|(_, v)| v);
+        let ip = value.and_then(|v| {
+            let v4 = <[u8; 4]>::try_from(v).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(v).map(IpAddr::from))
+                .ok()
+        });
+        found.extend(ip.map(|ip| (ip, *prefix)));
+    }
+    Ok(found)
+}
+
+/// Takes away what a job before this one left on an end of the wire.
+fn drop_strangers(end: &End) -> io::Result<()> {
+    for (ip, prefix) in addrs(end.netdev)? {
+        let link_local = matches!(ip, IpAddr::V6(a) if a.is_unicast_link_local());
+        if ip != end.v4 && ip != end.v6 && !link_local {
+            del_addr(end.netdev, ip, prefix)?;
+        }
+    }
+    Ok(())
+}
+
 fn add_veth(a: &End, b: &End) -> io::Result<()> {
     let m = Message::new(RTM_NEWLINK, ACK | CREATE | EXCL)
         .body(&ifinfo(0, 0, 0))
@@ -320,6 +359,7 @@ pub fn ensure_wire() -> io::Result<()> {
         wire_rule(here.v6, there.v6, table - 91, table)?;
     }
     for end in ENDS {
+        drop_strangers(&end)?;
         add_addr(end.netdev, end.v4, 24)?;
         add_addr(end.netdev, end.v6, 64)?;
         set_link(end.netdev, IFF_UP)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cache::Cache;
-use super::mirrors::Mirrors;
+use super::mirrors::{self, Mirrors};
 use super::packages::{self, Package};
 use super::process;
 use super::report::{Doing, Problem, Step};
@@ -30,6 +30,12 @@ impl Apt {
                      lib/modules/RELEASE"
                 )));
             }
+        }
+        if !mirrors::has_keys() {
+            return Err(Problem::new(
+                "the keys of Debian's archive are not here, so its kernels cannot be checked; run: \
+                 apt-get install debian-archive-keyring",
+            ));
         }
         let folder = cache.make("apt")?;
         for name in ["state/lists/partial", "cache/archives/partial", "etc"] {
@@ -83,7 +89,7 @@ impl Apt {
             self.command("apt-get").args(["-q", "update"]),
             "reading the package lists",
         )
-        .map_err(|e| Problem::new(format!("{e}\nis the network there? then run it again")))?;
+        .map_err(|e| Problem::new(format!("{e}\nis the network there? then run again: cargo vm setup")))?;
         let out = process::quietly(
             self.command("apt-cache").arg("dumpavail"),
             "listing the packages",

@@ -132,7 +132,10 @@ fn one_boot(
         let report = match &lost {
             Some(why) => Report::Failed(format!("not run: {why}")),
             None => match run_case(&guest, case, end) {
-                Ok(report) => report.judged(case.known_bad.as_ref(), kernel),
+                Ok((report, output)) => match report.judged(case.known_bad.as_ref(), kernel) {
+                    Report::Failed(how) => Report::Failed(format!("{how}\n{}", shown(&output))),
+                    other => other,
+                },
                 Err(Lost { short, long }) => {
                     lost = Some(short);
                     Report::Failed(long)
@@ -167,7 +170,8 @@ struct Lost {
     long: String,
 }
 
-fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<Report, Lost> {
+/// Runs one case; gives back its report and what it printed.
+fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<(Report, Vec<u8>), Lost> {
     let argv = ["/init", CASE_ARG, case.name]
         .map(|a| a.as_bytes().to_vec())
         .to_vec();
@@ -200,25 +204,19 @@ fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<Report, Los
                 }
             }
             Next::Message(ToHost::Done(_)) if killed => {
-                return Ok(Report::Failed(format!(
-                    "no end within {} s; it was killed\n{}",
-                    case.limit.as_secs(),
-                    shown(&output)
-                )));
+                let text = format!("no end within {} s; it was killed", case.limit.as_secs());
+                return Ok((Report::Failed(text), output));
             }
             Next::Message(ToHost::Done(done)) => {
                 let report = done.verdict.as_deref().and_then(Report::from_text);
-                return Ok(match (done.status, report) {
-                    (0, Some(Report::Failed(how))) => {
-                        Report::Failed(format!("{how}\n{}", shown(&output)))
-                    }
+                let report = match (done.status, report) {
                     (0, Some(report)) => report,
                     (status, _) => Report::Failed(format!(
-                        "ended with status {status}{} and no verdict\n{}",
-                        signal_words(status),
-                        shown(&output)
+                        "ended with status {status}{} and no verdict",
+                        signal_words(status)
                     )),
-                });
+                };
+                return Ok((report, output));
             }
             Next::Message(_) => {}
             Next::TimedOut if !killed => {

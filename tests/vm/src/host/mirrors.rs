@@ -5,6 +5,19 @@
 use std::fs;
 use std::path::Path;
 
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Whether the keys of Debian's archive are here.
+pub fn has_keys() -> bool {
+    let trusted = |e: fs::DirEntry| {
+        e.file_name()
+            .to_str()
+            .is_some_and(|n| n.starts_with("debian-archive-"))
+    };
+    Path::new(KEYRING).exists()
+        || fs::read_dir("/etc/apt/trusted.gpg.d").is_ok_and(|d| d.flatten().any(trusted))
+}
+
 /// Where packages come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirrors {
@@ -67,7 +80,7 @@ impl Mirrors {
 
     /// The lines of a `sources.list` for these suites.
     pub fn sources_list(&self, suites: &[&str]) -> String {
-        let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
+        let keyring = KEYRING;
         let signed = if Path::new(keyring).exists() {
             format!(" signed-by={keyring}")
         } else {

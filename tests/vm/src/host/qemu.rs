@@ -15,6 +15,7 @@ use super::accel::Accel;
 use super::kernel::Kernel;
 use super::payload::find_program;
 use super::report::{Doing, Problem, say};
+use crate::guest::GUEST_WORD;
 use crate::guest::init::{SHARE_TAG, SHARE_WORD};
 use crate::protocol::PORT_NAME;
 
@@ -86,7 +87,7 @@ fn arguments(m: &Machine, accel: Accel, console: &Path) -> Vec<OsString> {
     };
     let share = if m.share.is_some() { SHARE_WORD } else { "" };
     let append = format!(
-        "console=ttyS0,115200 panic=-1 random.trust_cpu=on mitigations=off {words} {share}"
+        "console=ttyS0,115200 panic=-1 random.trust_cpu=on mitigations=off {words} {GUEST_WORD} {share}"
     );
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
