@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uverbs_abi::Session;
@@ -33,7 +33,7 @@ pub struct CompletionQueue {
 pub(crate) struct CqInner {
     pub(crate) ops: Box<dyn CqOps>,
     pub(crate) gate: Gate,
-    registration: OnceLock<Registration>,
+    registration: Registration,
     context: Context,
 }
 
@@ -97,14 +97,16 @@ impl<'c> CompletionQueueBuilder<'c> {
                     limits,
                 }
             })?;
-        let inner = Arc::new(CqInner {
-            ops,
-            gate: Gate::default(),
-            registration: OnceLock::new(),
-            context: self.context.clone(),
+        let inner = reservation.commit_with(|registration| {
+            let inner = Arc::new(CqInner {
+                ops,
+                gate: Gate::default(),
+                registration,
+                context: self.context.clone(),
+            });
+            let object = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
+            (inner, object)
         });
-        let weak = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
-        let _ = inner.registration.set(reservation.commit(weak));
         Ok(CompletionQueue { inner })
     }
 }
@@ -168,7 +170,7 @@ impl CompletionQueue {
     /// How many asynchronous events about it have been handed out, and how many acked.
     #[must_use]
     pub fn event_counts(&self) -> Counts {
-        self.inner.registration().counts()
+        self.inner.registration.counts()
     }
 
     /// Destroys it, then waits until every event about it that was read has been acked.
@@ -209,7 +211,7 @@ impl Teardown for CompletionQueue {
     }
 
     fn registration(&self) -> &Registration {
-        self.inner.registration()
+        &self.inner.registration
     }
 
     fn session(&self) -> &Session {
@@ -224,23 +226,13 @@ impl Teardown for CompletionQueue {
     }
 }
 
-impl CqInner {
-    fn registration(&self) -> &Registration {
-        // Set right after the object was put together; an event may be quicker than that.
-        self.registration.wait()
-    }
-}
-
 impl Drop for CqInner {
     fn drop(&mut self) {
         let Self {
-            ops,
-            gate,
-            registration,
-            context,
+            ops, gate, context, ..
         } = self;
         let session = context.session();
-        teardown::on_drop(gate, session, registration, || {
+        teardown::on_drop(gate, session, || {
             ops.destroy().map(|reported| reported.asynchronous)
         });
     }

@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uverbs_abi::Session;
@@ -32,7 +32,7 @@ pub struct SharedReceiveQueue {
 pub(crate) struct SrqInner {
     pub(crate) ops: Box<dyn SrqOps>,
     pub(crate) gate: Gate,
-    registration: OnceLock<Registration>,
+    registration: Registration,
     pub(crate) pd: ProtectionDomain,
 }
 
@@ -117,14 +117,16 @@ impl SharedReceiveQueueBuilder<'_> {
                     limits,
                 }
             })?;
-        let inner = Arc::new(SrqInner {
-            ops,
-            gate: Gate::default(),
-            registration: OnceLock::new(),
-            pd: self.pd.clone(),
+        let inner = reservation.commit_with(|registration| {
+            let inner = Arc::new(SrqInner {
+                ops,
+                gate: Gate::default(),
+                registration,
+                pd: self.pd.clone(),
+            });
+            let object = WeakObject::Srq(WeakSharedReceiveQueue(Arc::downgrade(&inner)));
+            (inner, object)
         });
-        let weak = WeakObject::Srq(WeakSharedReceiveQueue(Arc::downgrade(&inner)));
-        let _ = inner.registration.set(reservation.commit(weak));
         Ok(SharedReceiveQueue { inner })
     }
 }
@@ -186,7 +188,7 @@ impl SharedReceiveQueue {
     /// How many asynchronous events about it have been handed out, and how many acked.
     #[must_use]
     pub fn event_counts(&self) -> Counts {
-        self.inner.registration().counts()
+        self.inner.registration.counts()
     }
 
     /// Destroys it, then waits until every event about it that was read has been acked; see
@@ -222,7 +224,7 @@ impl Teardown for SharedReceiveQueue {
     }
 
     fn registration(&self) -> &Registration {
-        self.inner.registration()
+        &self.inner.registration
     }
 
     fn session(&self) -> &Session {
@@ -234,23 +236,11 @@ impl Teardown for SharedReceiveQueue {
     }
 }
 
-impl SrqInner {
-    fn registration(&self) -> &Registration {
-        // Set right after the object was put together; an event may be quicker than that.
-        self.registration.wait()
-    }
-}
-
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        let Self {
-            ops,
-            gate,
-            registration,
-            pd,
-        } = self;
+        let Self { ops, gate, pd, .. } = self;
         let session = pd.context().session();
-        teardown::on_drop(gate, session, registration, || ops.destroy());
+        teardown::on_drop(gate, session, || ops.destroy());
     }
 }
 

@@ -4,7 +4,6 @@
 //! then acks for the object); the kernel destroys; the gate opens for those who are to learn that
 //! it is gone; and only then, with nothing held, the wait for acks.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use uverbs_abi::layout::driver::DriverId;
@@ -43,12 +42,10 @@ pub(crate) fn enter<'g>(
 pub(crate) fn on_drop(
     gate: &Gate,
     session: &Session,
-    registration: &mut OnceLock<Registration>,
     close: impl FnOnce() -> Result<u32, CloseError>,
 ) {
     if !session.is_ours() {
         // A forked child unmaps and closes, and touches no lock.
-        std::mem::forget(registration.take());
         return;
     }
     if let Some(alone) = gate.enter_alone() {

@@ -269,6 +269,7 @@ impl<O> Reservation<O> {
     ///
     /// Not inside of `Arc::new_cyclic`: a reader would try a `Weak` that cannot be upgraded yet,
     /// and take the object for gone. [`commit_with`](Self::commit_with) is for that.
+    #[cfg(test)]
     pub(crate) fn commit(self, object: O) -> Registration<O> {
         self.commit_with(|registration| (registration, object))
     }

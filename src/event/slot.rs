@@ -180,7 +180,11 @@ impl<O> Slot<O> {
         }
     }
 
+    /// In a forked child: nothing, since the lock may be held by a thread that is not there.
     pub(super) fn counts(&self) -> Counts {
+        if !self.home.is_ours() {
+            return Counts::default();
+        }
         lock(&self.state).events.counts()
     }
 

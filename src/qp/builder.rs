@@ -1,8 +1,8 @@
 //! Making a queue pair.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::sync::{Arc, OnceLock};
 
 use uverbs_providers::contract::QpSpec;
 use uverbs_providers::types::{QpCaps, QpState};
@@ -188,19 +188,21 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 limits,
             }
         })?;
-        let inner = Arc::new(QpInner {
-            ops,
-            gate: Gate::default(),
-            registration: OnceLock::new(),
-            qp_type: T::TYPE,
-            state: AtomicU8::new(QpState::Reset.raw()),
-            send_cq: self.send_cq.clone(),
-            recv_cq: self.recv_cq.clone(),
-            srq: self.srq.cloned(),
-            pd: self.pd.clone(),
+        let inner = reservation.commit_with(|registration| {
+            let inner = Arc::new(QpInner {
+                ops,
+                gate: Gate::default(),
+                registration,
+                qp_type: T::TYPE,
+                state: AtomicU8::new(QpState::Reset.raw()),
+                send_cq: self.send_cq.clone(),
+                recv_cq: self.recv_cq.clone(),
+                srq: self.srq.cloned(),
+                pd: self.pd.clone(),
+            });
+            let object = WeakObject::Qp(WeakQueuePair(Arc::downgrade(&inner)));
+            (inner, object)
         });
-        let weak = WeakObject::Qp(WeakQueuePair(Arc::downgrade(&inner)));
-        let _ = inner.registration.set(reservation.commit(weak));
         Ok(QueuePair::new(inner))
     }
 }

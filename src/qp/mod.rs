@@ -19,7 +19,7 @@ pub use timer::{AckTimeout, RnrTimer};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uverbs_abi::Session;
@@ -81,7 +81,7 @@ pub struct AnyQueuePair {
 pub(crate) struct QpInner {
     pub(crate) ops: Box<dyn QpOps>,
     pub(crate) gate: Gate,
-    registration: OnceLock<Registration>,
+    registration: Registration,
     qp_type: QpType,
     /// The state after the last command of ours; the kernel may have moved it to ERR since.
     state: AtomicU8,
@@ -146,7 +146,7 @@ impl<T: Transport> QueuePair<T> {
     /// How many asynchronous events about it have been handed out, and how many acked.
     #[must_use]
     pub fn event_counts(&self) -> Counts {
-        self.inner.registration().counts()
+        self.inner.registration.counts()
     }
 
     /// Destroys it, then waits until every event about it that was read has been acked.
@@ -185,7 +185,7 @@ impl<T: Transport> Teardown for QueuePair<T> {
     }
 
     fn registration(&self) -> &Registration {
-        self.inner.registration()
+        &self.inner.registration
     }
 
     fn session(&self) -> &Session {
@@ -202,11 +202,6 @@ impl QpInner {
         self.pd.context().session()
     }
 
-    fn registration(&self) -> &Registration {
-        // Set right after the object was put together; an event may be quicker than that.
-        self.registration.wait()
-    }
-
     fn known_state(&self) -> QpState {
         // Relaxed: a hint, corrected by asking the kernel wherever it decides anything.
         QpState::from_raw(self.state.load(Ordering::Relaxed)).unwrap_or(QpState::Reset)
@@ -220,14 +215,8 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let Self {
-            ops,
-            gate,
-            registration,
-            pd,
-            ..
-        } = self;
-        teardown::on_drop(gate, pd.context().session(), registration, || ops.destroy());
+        let Self { ops, gate, pd, .. } = self;
+        teardown::on_drop(gate, pd.context().session(), || ops.destroy());
     }
 }
 
@@ -247,7 +236,7 @@ impl AnyQueuePair {
     /// How many asynchronous events about it have been handed out, and how many acked.
     #[must_use]
     pub fn event_counts(&self) -> Counts {
-        self.inner.registration().counts()
+        self.inner.registration.counts()
     }
 
     /// Itself with the transport in the type, if it is reliable connected.

@@ -64,5 +64,5 @@ pub const IB_EVENT_CLIENT_REREGISTER: u32 = 17;
 pub const IB_EVENT_GID_CHANGE: u32 = 18;
 /// A work queue broke. Element: the WQ.
 pub const IB_EVENT_WQ_FATAL: u32 = 19;
-/// The port's speed changed. Element: the port. Since 7.3.
+/// The speed of the device's ports changed: ask each of them. Element: 0. Since 7.3.
 pub const IB_EVENT_DEVICE_SPEED_CHANGE: u32 = 20;
