@@ -89,7 +89,11 @@ impl Apt {
             self.command("apt-get").args(["-q", "update"]),
             "reading the package lists",
         )
-        .map_err(|e| Problem::new(format!("{e}\nis the network there? then run again: cargo vm setup")))?;
+        .map_err(|e| {
+            Problem::new(format!(
+                "{e}\nis the network there? then run again: cargo vm setup"
+            ))
+        })?;
         let out = process::quietly(
             self.command("apt-cache").arg("dumpavail"),
             "listing the packages",

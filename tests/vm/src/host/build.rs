@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::elf;
 use super::report::{Doing, Problem, say};
@@ -57,6 +57,8 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
     if offline {
         cargo.arg("--offline");
     }
+    // A change to one case is then seconds, not half a minute.
+    cargo.env("CARGO_PROFILE_GUEST_INCREMENTAL", "true");
     // Flags meant for the host's build (a model checker's cfg, a sanitizer) are not for the guest.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
@@ -67,9 +69,11 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
     // Nothing is said of a build that was fresh.
     let (done, waiting) = mpsc::channel::<()>();
     let ticker = thread::spawn(move || {
+        let start = Instant::now();
         let mut limit = Duration::from_secs(1);
         while waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            say("building the guest's program …");
+            let so_far = start.elapsed().as_secs();
+            say(format_args!("building the guest's program … ({so_far} s)"));
             limit = Duration::from_secs(15);
         }
     });
