@@ -34,6 +34,8 @@ pub struct SharedQueue<const HEAD: usize> {
     base: *mut u8,
     mask: u32,
     log2_slot: u32,
+    /// Words of a slot after its head.
+    tail: usize,
     /// Owns what `base` points to; never replaced.
     _mapping: Mapping,
 }
@@ -60,6 +62,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             base,
             mask: 0,
             log2_slot: MIN_LOG2_SLOT,
+            tail: 0,
             _mapping: mapping,
         };
         let log2_slot = this
@@ -82,6 +85,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         if usize::try_from(needed).is_ok_and(|needed| needed <= this._mapping.len()) {
             this.mask = mask;
             this.log2_slot = log2_slot;
+            this.tail = (this.slot_len() - HEAD) / WORD;
             Ok(this)
         } else {
             Err("the slots do not fit into the mapping")
@@ -136,9 +140,11 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     /// A slot to be filled.
     #[inline]
     pub fn slot_mut(&mut self, index: u32) -> Slot<'_, HEAD> {
+        let base = self.slot_base(index);
         Slot {
-            base: self.slot_base(index),
-            len: self.slot_len(),
+            base,
+            next: base.wrapping_add(HEAD),
+            room: self.tail,
             queue: PhantomData,
         }
     }
@@ -170,47 +176,65 @@ impl<const HEAD: usize> fmt::Debug for SharedQueue<HEAD> {
     }
 }
 
-/// One slot of a queue, to be filled word by word.
+/// One slot of a queue, to be filled word by word: a head whose places are known when compiling,
+/// and a tail that grows.
 pub struct Slot<'q, const HEAD: usize> {
-    /// Its first byte.
+    /// Its first byte; `HEAD` bytes from here belong to it.
     base: *mut u8,
-    /// Its length; at least `HEAD`.
-    len: usize,
+    /// Where the tail goes on; `room` words from here belong to it.
+    next: *mut u8,
+    room: usize,
     queue: PhantomData<&'q mut SharedQueue<HEAD>>,
 }
 
 impl<const HEAD: usize> Slot<'_, HEAD> {
+    /// The same slot for somebody else to go on with.
+    #[inline]
+    pub fn reborrow(&mut self) -> Slot<'_, HEAD> {
+        Slot {
+            base: self.base,
+            next: self.next,
+            room: self.room,
+            queue: PhantomData,
+        }
+    }
+
     /// Fills the 8 bytes at `AT`, which must lie in the head: the compiler checks it.
     #[inline]
     pub fn put<const AT: usize>(&mut self, word: u64) {
         const { assert!(AT.is_multiple_of(WORD) && AT + WORD <= HEAD) };
         let at = self.base.wrapping_add(AT).cast::<u64>();
-        // SAFETY: `AT + 8 <= HEAD <= len`, and the whole slot lies in the mapping, which the
-        // borrow of the queue keeps alive; slots start at multiples of 64 from the 8-aligned base
-        // and `AT` is a multiple of 8; the kernel may look at the same time, hence atomic.
+        // SAFETY: `AT + 8 <= HEAD`, and the head lies in the mapping (`SharedQueue::new`: a slot
+        // has at least `HEAD` bytes, and all slots fit), which the borrow of the queue keeps alive;
+        // slots start at multiples of 64 from the 8-aligned base and `AT` is a multiple of 8; the
+        // kernel may look at the same time, hence atomic.
         unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
     }
 
-    /// Fills the 8 bytes at `at`. Outside of the slot nothing happens: callers know from the
-    /// limits, checked against the slot's length when the queue was made, that they stay inside.
+    /// Appends 8 bytes to the tail. In a full slot nothing happens: callers know from the limits,
+    /// checked against the slot's length when the queue was made, that there is room.
     #[inline]
-    pub fn put_at(&mut self, at: usize, word: u64) {
-        // `len` is at least 64.
-        let fits = at.is_multiple_of(WORD) && at <= self.len.wrapping_sub(WORD);
-        debug_assert!(fits, "{at} is no place in a slot of {} bytes", self.len);
-        if fits {
-            let at = self.base.wrapping_add(at).cast::<u64>();
-            // SAFETY: `at + 8 <= len` was checked just now, and the whole slot lies in the mapping,
-            // which the borrow of the queue keeps alive; `at` is a multiple of 8 from a slot start
-            // that is 64-aligned to the 8-aligned base; the kernel may look, hence atomic.
+    pub fn push(&mut self, word: u64) {
+        debug_assert!(self.room != 0, "the slot is full");
+        if let Some(room) = self.room.checked_sub(1) {
+            let at = self.next.cast::<u64>();
+            // SAFETY: `room` words from `next` lie in the slot, and it was at least 1; `next` is a
+            // multiple of 8 from a slot start that is itself 64-aligned to the 8-aligned base; the
+            // mapping is kept alive by the borrow of the queue; the kernel may look, hence atomic.
             unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
+            self.next = self.next.wrapping_add(WORD);
+            self.room = room;
         }
     }
 }
 
 impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slot({} bytes)", self.len)
+        write!(
+            f,
+            "Slot({HEAD} bytes of head, room for {} words)",
+            self.room
+        )
     }
 }
 
@@ -278,7 +302,8 @@ mod tests {
         let mut slot = queue.slot_mut(6);
         slot.put::<0>(1);
         slot.put::<40>(2);
-        slot.put_at(56, 3);
+        slot.push(3);
+        slot.reborrow().push(4);
         let found: Vec<(usize, u64)> = memory
             .iter()
             .map(|word| word.load(Ordering::Relaxed))
@@ -287,17 +312,23 @@ mod tests {
             .filter(|(_, word)| *word != 0)
             .collect();
         let start = (384 + 2 * 64) / 8;
-        assert_eq!(found, [(start, 1), (start + 5, 2), (start + 7, 3)]);
+        assert_eq!(
+            found,
+            [(start, 1), (start + 5, 2), (start + 6, 3), (start + 7, 4)]
+        );
         assert_eq!(queue.copy_out::<6>(2), [1, 0, 0, 0, 0, 2]);
     }
 
     #[test]
-    fn a_place_outside_of_the_slot_is_not_written() {
+    fn a_full_slot_takes_no_more() {
         let memory = words(384 + 4 * 64, 6, 3);
         let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-        for at in [64, 57, 72, usize::MAX, usize::MAX - 7] {
+        let mut slot = queue.slot_mut(0);
+        slot.push(1);
+        slot.push(2);
+        for _ in 0..3 {
             let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                queue.slot_mut(0).put_at(at, u64::MAX);
+                slot.push(u64::MAX);
             }));
             assert_eq!(wrote.is_err(), cfg!(debug_assertions));
         }

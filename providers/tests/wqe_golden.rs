@@ -29,7 +29,7 @@ const WR_ID: u64 = 0x0102_0304_0506_0708;
 fn encoded(wr: &SendWr<'_>) -> Vec<u8> {
     let memory = Queue::new(2, 8, 0xaa);
     let mut queue = SharedQueue::<208>::new(memory.mapping()).unwrap();
-    encode_send(wr, &LIMITS, &mut queue.slot_mut(1)).unwrap();
+    encode_send(wr, &LIMITS, queue.slot_mut(1)).unwrap();
     assert!(
         memory.slot(0).iter().all(|byte| *byte == 0xaa),
         "the neighbour was touched"
@@ -303,7 +303,7 @@ fn receive() {
     let memory = Queue::new(2, 7, 0xaa);
     let mut queue = SharedQueue::<40>::new(memory.mapping()).unwrap();
     let sges = [one_element(), sge(7, 1, 9)];
-    encode_recv(&RecvWr::new(WR_ID, &sges), 2, &mut queue.slot_mut(1)).unwrap();
+    encode_recv(&RecvWr::new(WR_ID, &sges), 2, queue.slot_mut(1)).unwrap();
     #[rustfmt::skip]
     let mut expected = vec![
         8, 7, 6, 5, 4, 3, 2, 1,                         // 0 wr_id

@@ -181,7 +181,7 @@ fn check_send(request: &Request, limits: SendLimits) -> Result<(), TestCaseError
 
     let memory = Queue::new(4, LOG2, 0xa5);
     let mut queue = SharedQueue::<208>::new(memory.mapping()).unwrap();
-    let done = encode_send(&wr, &limits, &mut queue.slot_mut(2));
+    let done = encode_send(&wr, &limits, queue.slot_mut(2));
     for neighbour in [0, 1, 3] {
         prop_assert!(memory.slot(neighbour).iter().all(|byte| *byte == 0xa5));
     }
@@ -240,7 +240,7 @@ proptest! {
     fn receives_are_read_back(wr_id in any::<u64>(), sges in sges(), max_sge in 0..20u32) {
         let memory = Queue::new(4, LOG2, 0xa5);
         let mut queue = SharedQueue::<40>::new(memory.mapping()).unwrap();
-        let done = encode_recv(&RecvWr::new(wr_id, &sges), max_sge, &mut queue.slot_mut(1));
+        let done = encode_recv(&RecvWr::new(wr_id, &sges), max_sge, queue.slot_mut(1));
         for neighbour in [0, 2, 3] {
             prop_assert!(memory.slot(neighbour).iter().all(|byte| *byte == 0xa5));
         }
@@ -304,7 +304,7 @@ fn lengths_beyond_32_bits_are_summed_and_refused() {
         max_sge: 3,
         max_inline: 64,
     };
-    let done = encode_send(&SendWr::send(1, &sges), &limits, &mut queue.slot_mut(0));
+    let done = encode_send(&SendWr::send(1, &sges), &limits, queue.slot_mut(0));
     assert_eq!(
         done,
         Err(PostCause::MessageTooLong {
@@ -322,7 +322,7 @@ fn lengths_beyond_32_bits_are_summed_and_refused() {
         op,
         ..SendWr::send(1, &[])
     };
-    let done = encode_send(&wr, &limits, &mut queue.slot_mut(0));
+    let done = encode_send(&wr, &limits, queue.slot_mut(0));
     let given = 257 * large.len() as u64;
     assert_eq!(done, Err(PostCause::InlineTooLong { given, max: 64 }));
     assert!(
@@ -354,7 +354,7 @@ fn the_parts_of_an_inline_list_are_summed() {
             op,
             ..SendWr::send(1, &[])
         };
-        encode_send(&wr, &limits, &mut queue.slot_mut(0))
+        encode_send(&wr, &limits, queue.slot_mut(0))
     };
     assert_eq!(
         post(&[32, 33]),

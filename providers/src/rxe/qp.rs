@@ -160,8 +160,8 @@ impl SendRing {
                 fault = Some(PostCause::QueueFull);
                 break;
             }
-            let mut slot = self.queue.slot_mut(self.producer.slot(filled));
-            if let Err(cause) = encode_send(wr, &self.limits, &mut slot) {
+            let slot = self.queue.slot_mut(self.producer.slot(filled));
+            if let Err(cause) = encode_send(wr, &self.limits, slot) {
                 fault = Some(cause);
                 break;
             }

@@ -48,8 +48,8 @@ impl RecvQueue {
                 fault = Some(PostCause::QueueFull);
                 break;
             }
-            let mut slot = self.queue.slot_mut(self.producer.slot(filled));
-            if let Err(cause) = encode_recv(wr, self.max_sge, &mut slot) {
+            let slot = self.queue.slot_mut(self.producer.slot(filled));
+            if let Err(cause) = encode_recv(wr, self.max_sge, slot) {
                 fault = Some(cause);
                 break;
             }

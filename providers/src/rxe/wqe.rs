@@ -17,6 +17,7 @@
 //! Must never copy a byte before the sum of all lengths has been checked in 64 bits.
 
 use std::mem::offset_of;
+use std::ops::Deref;
 
 use uverbs_abi::layout::rxe::{
     IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, IB_UVERBS_WR_RDMA_READ,
@@ -27,6 +28,7 @@ use uverbs_abi::layout::rxe::{
 use crate::error::PostCause;
 use crate::sge::{MAX_MESSAGE, Sge};
 use crate::shared::Slot;
+use crate::types::Rkey;
 use crate::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
 
 /// Bytes of a send slot before the elements or the inline data.
@@ -58,13 +60,6 @@ const fn pair(first: u32, second: u32) -> u64 {
     }
 }
 
-/// The data of a request as it stands in the slot.
-struct Data {
-    length: u32,
-    num_sge: u32,
-    flags: u32,
-}
-
 /// Fills a slot with a send request. On an error the slot may be half filled; it is not the
 /// kernel's before it is published, and is filled anew next time.
 ///
@@ -74,80 +69,34 @@ struct Data {
 pub fn encode_send(
     wr: &SendWr<'_>,
     limits: &SendLimits,
-    slot: &mut Slot<'_, SEND_HEAD>,
+    mut slot: Slot<'_, SEND_HEAD>,
 ) -> Result<(), PostCause> {
-    const NOWHERE: u64 = 0;
-    match wr.op {
-        SendOp::Send { data } => {
-            let data = payload(data, limits, slot)?;
-            no_remote(slot);
-            head(wr, IB_UVERBS_WR_SEND, 0, NOWHERE, &data, slot);
-        }
-        SendOp::SendImm { data, imm } => {
-            let data = payload(data, limits, slot)?;
-            no_remote(slot);
-            head(
-                wr,
-                IB_UVERBS_WR_SEND_WITH_IMM,
-                imm.to_be(),
-                NOWHERE,
-                &data,
-                slot,
-            );
-        }
-        SendOp::Write { data, remote } => {
-            let data = payload(data, limits, slot)?;
-            rdma(remote, slot);
-            head(wr, IB_UVERBS_WR_RDMA_WRITE, 0, remote.addr, &data, slot);
-        }
+    // A request that names nothing at the peer: no address of an earlier one stays in its place.
+    const NOWHERE: RemoteAddr = RemoteAddr {
+        addr: 0,
+        rkey: Rkey(0),
+    };
+    let (opcode, ex, remote, data) = match wr.op {
+        SendOp::Send { data } => (IB_UVERBS_WR_SEND, 0, NOWHERE, data),
+        SendOp::SendImm { data, imm } => (IB_UVERBS_WR_SEND_WITH_IMM, imm, NOWHERE, data),
+        SendOp::Write { data, remote } => (IB_UVERBS_WR_RDMA_WRITE, 0, remote, data),
         SendOp::WriteImm { data, remote, imm } => {
-            let data = payload(data, limits, slot)?;
-            rdma(remote, slot);
-            let imm = imm.to_be();
-            head(
-                wr,
-                IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,
-                imm,
-                remote.addr,
-                &data,
-                slot,
-            );
+            (IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, imm, remote, data)
         }
-        SendOp::Read { into, remote } => {
-            let data = elements(into, limits.max_sge, slot)?;
-            rdma(remote, slot);
-            head(wr, IB_UVERBS_WR_RDMA_READ, 0, remote.addr, &data, slot);
+        SendOp::Read { into, remote } => (IB_UVERBS_WR_RDMA_READ, 0, remote, Payload::Sges(into)),
+        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => return atomic(wr, limits, slot),
+    };
+    let (length, num_sge, inline) = match data {
+        Payload::Sges(sges) => {
+            let (length, num_sge) = elements(sges, limits.max_sge, &mut slot)?;
+            (length, num_sge, 0)
         }
-        SendOp::CompareSwap {
-            into,
-            remote,
-            compare,
-            swap,
-        } => {
-            let data = eight_bytes(&into, limits, slot)?;
-            atomic(remote, compare, swap, slot);
-            head(
-                wr,
-                IB_UVERBS_WR_ATOMIC_CMP_AND_SWP,
-                0,
-                remote.addr,
-                &data,
-                slot,
-            );
-        }
-        SendOp::FetchAdd { into, remote, add } => {
-            let data = eight_bytes(&into, limits, slot)?;
-            atomic(remote, add, 0, slot);
-            head(
-                wr,
-                IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
-                0,
-                remote.addr,
-                &data,
-                slot,
-            );
-        }
-    }
+        Payload::Inline(bytes) => (inline(&[bytes], limits, slot.reborrow())?, 0, INLINE),
+        Payload::InlineList(list) => (inline(list, limits, slot.reborrow())?, 0, INLINE),
+    };
+    slot.put::<24>(remote.addr);
+    slot.put::<32>(pair(remote.rkey.0, 0));
+    head(wr, opcode, inline, ex, remote.addr, (length, num_sge), slot);
     Ok(())
 }
 
@@ -159,15 +108,14 @@ pub fn encode_send(
 pub fn encode_recv(
     wr: &RecvWr<'_>,
     max_sge: u32,
-    slot: &mut Slot<'_, RECV_HEAD>,
+    mut slot: Slot<'_, RECV_HEAD>,
 ) -> Result<(), PostCause> {
-    const DMA: usize = offset_of!(rxe_recv_wqe, dma);
-    let data = elements(wr.sges, max_sge, slot)?;
+    let (length, num_sge) = elements(wr.sges, max_sge, &mut slot)?;
     slot.put::<0>(wr.wr_id);
     slot.put::<8>(0);
-    slot.put::<DMA>(pair(data.length, data.length));
-    slot.put::<{ DMA + 8 }>(pair(0, data.num_sge));
-    slot.put::<{ DMA + 16 }>(0);
+    slot.put::<16>(pair(length, length));
+    slot.put::<24>(pair(0, num_sge));
+    slot.put::<32>(0);
     Ok(())
 }
 
@@ -176,67 +124,67 @@ pub fn encode_recv(
 fn head(
     wr: &SendWr<'_>,
     opcode: u32,
-    ex: u32,
+    inline: u32,
+    imm: u32,
     iova: u64,
-    data: &Data,
-    slot: &mut Slot<'_, SEND_HEAD>,
+    (length, num_sge): (u32, u32),
+    mut slot: Slot<'_, SEND_HEAD>,
 ) {
     const DMA: usize = offset_of!(rxe_send_wqe, dma);
     // Only flags that the type has: a raw INLINE bit would turn elements into payload.
-    let flags = wr.flags.bits() & SendFlags::all().bits() | data.flags;
+    let flags = wr.flags.bits() & SendFlags::all().bits() | inline;
     slot.put::<0>(wr.wr_id);
     slot.put::<8>(pair(0, opcode));
-    slot.put::<16>(pair(flags, ex));
+    slot.put::<16>(pair(flags, imm.to_be()));
     slot.put::<{ offset_of!(rxe_send_wqe, status) }>(0);
     slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(iova);
     slot.put::<{ offset_of!(rxe_send_wqe, mask) }>(0);
     slot.put::<{ offset_of!(rxe_send_wqe, last_psn) }>(0);
     slot.put::<{ offset_of!(rxe_send_wqe, ssn) }>(0);
-    slot.put::<DMA>(pair(data.length, data.length));
-    slot.put::<{ DMA + 8 }>(pair(0, data.num_sge));
+    slot.put::<DMA>(pair(length, length));
+    slot.put::<{ DMA + 8 }>(pair(0, num_sge));
     slot.put::<{ DMA + 16 }>(0);
 }
 
-/// A request that names nothing at the peer: no address of an earlier request stays in its place.
-#[inline]
-fn no_remote(slot: &mut Slot<'_, SEND_HEAD>) {
-    slot.put::<24>(0);
-    slot.put::<32>(0);
-}
-
-#[inline]
-fn rdma(remote: RemoteAddr, slot: &mut Slot<'_, SEND_HEAD>) {
-    slot.put::<24>(remote.addr);
-    slot.put::<32>(pair(remote.rkey.0, 0));
-}
-
-#[inline]
-fn atomic(remote: RemoteAddr, compare_add: u64, swap: u64, slot: &mut Slot<'_, SEND_HEAD>) {
+/// The two operations on 8 bytes at the peer.
+#[inline(never)]
+fn atomic(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    mut slot: Slot<'_, SEND_HEAD>,
+) -> Result<(), PostCause> {
+    let (opcode, into, remote, compare_add, swap) = match wr.op {
+        SendOp::CompareSwap {
+            into,
+            remote,
+            compare,
+            swap,
+        } => (IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, into, remote, compare, swap),
+        SendOp::FetchAdd { into, remote, add } => {
+            (IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, into, remote, add, 0)
+        }
+        // Not reached: the caller gives nothing else.
+        _ => return Err(PostCause::AtomicLength { given: 0 }),
+    };
+    if into.len() != 8 {
+        return Err(PostCause::AtomicLength { given: into.len() });
+    }
+    let data = elements(&[into], limits.max_sge, &mut slot)?;
     slot.put::<24>(remote.addr);
     slot.put::<32>(compare_add);
     slot.put::<40>(swap);
     slot.put::<48>(pair(remote.rkey.0, 0));
+    head(wr, opcode, 0, 0, remote.addr, data, slot);
+    Ok(())
 }
 
-#[inline]
-fn payload(
-    data: Payload<'_>,
-    limits: &SendLimits,
-    slot: &mut Slot<'_, SEND_HEAD>,
-) -> Result<Data, PostCause> {
-    match data {
-        Payload::Sges(sges) => elements(sges, limits.max_sge, slot),
-        Payload::Inline(bytes) => inline(&[bytes], limits, slot),
-        Payload::InlineList(list) => inline(list, limits, slot),
-    }
-}
-
+/// Appends elements; gives the sum of their lengths, and their number.
 #[inline]
 fn elements<const HEAD: usize>(
     sges: &[Sge],
     max: u32,
     slot: &mut Slot<'_, HEAD>,
-) -> Result<Data, PostCause> {
+) -> Result<(u32, u32), PostCause> {
     let num_sge = match u32::try_from(sges.len()) {
         Ok(given) if given <= max => given,
         _ => {
@@ -248,42 +196,24 @@ fn elements<const HEAD: usize>(
     };
     // At most 2^32 terms of 32 bits: the sum fits 64.
     let mut total = 0u64;
-    let mut at = HEAD;
     for sge in sges {
-        slot.put_at(at, sge.addr());
-        slot.put_at(at.wrapping_add(8), pair(sge.len(), sge.lkey().0));
+        slot.push(sge.addr());
+        slot.push(pair(sge.len(), sge.lkey().0));
         total = total.wrapping_add(u64::from(sge.len()));
-        at = at.wrapping_add(SGE_LEN);
     }
     match u32::try_from(total) {
-        Ok(length) if length <= MAX_MESSAGE => Ok(Data {
-            length,
-            num_sge,
-            flags: 0,
-        }),
+        Ok(length) if length <= MAX_MESSAGE => Ok((length, num_sge)),
         _ => Err(PostCause::MessageTooLong { given: total }),
     }
 }
 
-#[inline]
-fn eight_bytes(
-    into: &Sge,
-    limits: &SendLimits,
-    slot: &mut Slot<'_, SEND_HEAD>,
-) -> Result<Data, PostCause> {
-    if into.len() == 8 {
-        elements(std::slice::from_ref(into), limits.max_sge, slot)
-    } else {
-        Err(PostCause::AtomicLength { given: into.len() })
-    }
-}
-
-#[inline]
-fn inline<T: std::ops::Deref<Target = [u8]>>(
+/// Appends bytes; gives their number.
+#[inline(never)]
+fn inline<T: Deref<Target = [u8]>>(
     list: &[T],
     limits: &SendLimits,
-    slot: &mut Slot<'_, SEND_HEAD>,
-) -> Result<Data, PostCause> {
+    slot: Slot<'_, SEND_HEAD>,
+) -> Result<u32, PostCause> {
     let total = list
         .iter()
         .fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
@@ -298,7 +228,6 @@ fn inline<T: std::ops::Deref<Target = [u8]>>(
     };
     let mut packer = Packer {
         slot,
-        at: SEND_HEAD,
         pending: 0,
         bits: 0,
     };
@@ -306,24 +235,20 @@ fn inline<T: std::ops::Deref<Target = [u8]>>(
         packer.push(part);
     }
     packer.finish();
-    Ok(Data {
-        length,
-        num_sge: 0,
-        flags: INLINE,
-    })
+    Ok(length)
 }
 
 /// Puts bytes one after another into words, wherever one slice ends and the next begins.
-struct Packer<'a, 'q> {
-    slot: &'a mut Slot<'q, SEND_HEAD>,
-    at: usize,
+struct Packer<'q> {
+    slot: Slot<'q, SEND_HEAD>,
     /// Bytes that do not fill a word yet, the first one lowest.
     pending: u64,
     /// How many bits of `pending` count: 0, 8, … 56.
     bits: u32,
 }
 
-impl Packer<'_, '_> {
+impl Packer<'_> {
+    #[inline]
     fn push(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         for chunk in chunks {
@@ -342,21 +267,16 @@ impl Packer<'_, '_> {
             self.bits = filled;
             return;
         }
-        self.emit(self.pending);
+        self.slot.push(self.pending.to_le());
         // What of `word` went into the full one; a shift by all 64 bits leaves nothing.
         self.pending = word.checked_shr(64u32.wrapping_sub(self.bits)).unwrap_or(0);
         self.bits = filled.wrapping_sub(64);
     }
 
     #[inline]
-    fn emit(&mut self, word: u64) {
-        self.slot.put_at(self.at, word.to_le());
-        self.at = self.at.wrapping_add(8);
-    }
-
     fn finish(mut self) {
         if self.bits != 0 {
-            self.emit(self.pending);
+            self.slot.push(self.pending.to_le());
         }
     }
 }
