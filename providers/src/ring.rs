@@ -213,7 +213,6 @@ impl<R: IndexRule> Producer<R> {
             count <= self.free_as_cached(),
             "published more slots than were free"
         );
-        let count = count.min(self.free_as_cached());
         if count != 0 {
             self.next = self.rule.step(self.next, count);
             // Release in the trait: the consumer must see the slots filled.
@@ -294,7 +293,6 @@ impl<R: IndexRule> Consumer<R> {
             count <= self.available_as_cached(),
             "released more slots than were filled"
         );
-        let count = count.min(self.available_as_cached());
         if count != 0 {
             self.next = self.rule.step(self.next, count);
             // Release in the trait: the producer may fill the slots again only after our reads.

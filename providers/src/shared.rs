@@ -226,6 +226,22 @@ impl<const HEAD: usize> Slot<'_, HEAD> {
             self.room = room;
         }
     }
+
+    /// Appends two words for each item, as [`push`](Self::push) would one by one; ends the tail.
+    #[inline]
+    pub fn push_pairs<T>(self, items: &[T], mut words: impl FnMut(&T) -> [u64; 2]) {
+        debug_assert!(items.len() <= self.room / 2, "the slot is full");
+        let mut at = self.next.cast::<u64>();
+        // No more items than there is room for, so the loop need not look again.
+        for item in items.iter().take(self.room / 2) {
+            for word in words(item) {
+                // SAFETY: `room` words from `next` lie in the slot, and at most that many are
+                // written, one after another; alignment, owner and the other party as in `push`.
+                unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
+                at = at.wrapping_add(1);
+            }
+        }
+    }
 }
 
 impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
@@ -317,6 +333,31 @@ mod tests {
             [(start, 1), (start + 5, 2), (start + 6, 3), (start + 7, 4)]
         );
         assert_eq!(queue.copy_out::<6>(2), [1, 0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn pairs_end_with_the_slot() {
+        let memory = words(384 + 4 * 64, 6, 3);
+        let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+        queue.slot_mut(3).push_pairs(&[7], |n| [*n, *n + 1]);
+        let at = (384 + 3 * 64 + 40) / 8;
+        let found: Vec<u64> = memory
+            .iter()
+            .skip(at)
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect();
+        assert_eq!(found, [7, 8, 0]);
+        let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            queue.slot_mut(0).push_pairs(&[1, 2, 3], |_| [u64::MAX; 2]);
+        }));
+        assert_eq!(wrote.is_err(), cfg!(debug_assertions));
+        let next_slot = (384 + 64) / 8;
+        assert!(
+            memory
+                .iter()
+                .skip(next_slot)
+                .all(|w| w.load(Ordering::Relaxed) != u64::MAX)
+        );
     }
 
     #[test]

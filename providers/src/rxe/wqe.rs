@@ -76,27 +76,36 @@ pub fn encode_send(
         addr: 0,
         rkey: Rkey(0),
     };
-    let (opcode, ex, remote, data) = match wr.op {
-        SendOp::Send { data } => (IB_UVERBS_WR_SEND, 0, NOWHERE, data),
-        SendOp::SendImm { data, imm } => (IB_UVERBS_WR_SEND_WITH_IMM, imm, NOWHERE, data),
-        SendOp::Write { data, remote } => (IB_UVERBS_WR_RDMA_WRITE, 0, remote, data),
-        SendOp::WriteImm { data, remote, imm } => {
-            (IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, imm, remote, data)
+    // Whatever can be is put in its place at once, so that little must be kept meanwhile.
+    let (imm, data) = match wr.op {
+        SendOp::Send { data } => {
+            one_sided(IB_UVERBS_WR_SEND, NOWHERE, &mut slot);
+            (0, data)
         }
-        SendOp::Read { into, remote } => (IB_UVERBS_WR_RDMA_READ, 0, remote, Payload::Sges(into)),
+        SendOp::SendImm { data, imm } => {
+            one_sided(IB_UVERBS_WR_SEND_WITH_IMM, NOWHERE, &mut slot);
+            (imm, data)
+        }
+        SendOp::Write { data, remote } => {
+            one_sided(IB_UVERBS_WR_RDMA_WRITE, remote, &mut slot);
+            (0, data)
+        }
+        SendOp::WriteImm { data, remote, imm } => {
+            one_sided(IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote, &mut slot);
+            (imm, data)
+        }
+        SendOp::Read { into, remote } => {
+            one_sided(IB_UVERBS_WR_RDMA_READ, remote, &mut slot);
+            (0, Payload::Sges(into))
+        }
         SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => return atomic(wr, limits, slot),
     };
-    let (length, num_sge, inline) = match data {
-        Payload::Sges(sges) => {
-            let (length, num_sge) = elements(sges, limits.max_sge, &mut slot)?;
-            (length, num_sge, 0)
-        }
-        Payload::Inline(bytes) => (inline(&[bytes], limits, slot.reborrow())?, 0, INLINE),
-        Payload::InlineList(list) => (inline(list, limits, slot.reborrow())?, 0, INLINE),
+    let (data, inline) = match data {
+        Payload::Sges(sges) => (elements(sges, limits.max_sge, slot.reborrow())?, 0),
+        Payload::Inline(bytes) => ((inline(&[bytes], limits, slot.reborrow())?, 0), INLINE),
+        Payload::InlineList(list) => ((inline(list, limits, slot.reborrow())?, 0), INLINE),
     };
-    slot.put::<24>(remote.addr);
-    slot.put::<32>(pair(remote.rkey.0, 0));
-    head(wr, opcode, inline, ex, remote.addr, (length, num_sge), slot);
+    common(wr, inline, imm, data, slot);
     Ok(())
 }
 
@@ -110,7 +119,7 @@ pub fn encode_recv(
     max_sge: u32,
     mut slot: Slot<'_, RECV_HEAD>,
 ) -> Result<(), PostCause> {
-    let (length, num_sge) = elements(wr.sges, max_sge, &mut slot)?;
+    let (length, num_sge) = elements(wr.sges, max_sge, slot.reborrow())?;
     slot.put::<0>(wr.wr_id);
     slot.put::<8>(0);
     slot.put::<16>(pair(length, length));
@@ -119,14 +128,21 @@ pub fn encode_recv(
     Ok(())
 }
 
-/// Everything that all send requests have in common.
+/// What a request does, and with what memory of the peer.
 #[inline]
-fn head(
+fn one_sided(opcode: u32, remote: RemoteAddr, slot: &mut Slot<'_, SEND_HEAD>) {
+    slot.put::<8>(pair(0, opcode));
+    slot.put::<24>(remote.addr);
+    slot.put::<32>(pair(remote.rkey.0, 0));
+    slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(remote.addr);
+}
+
+/// What is filled in alike for all send requests.
+#[inline]
+fn common(
     wr: &SendWr<'_>,
-    opcode: u32,
     inline: u32,
     imm: u32,
-    iova: u64,
     (length, num_sge): (u32, u32),
     mut slot: Slot<'_, SEND_HEAD>,
 ) {
@@ -134,10 +150,8 @@ fn head(
     // Only flags that the type has: a raw INLINE bit would turn elements into payload.
     let flags = wr.flags.bits() & SendFlags::all().bits() | inline;
     slot.put::<0>(wr.wr_id);
-    slot.put::<8>(pair(0, opcode));
     slot.put::<16>(pair(flags, imm.to_be()));
     slot.put::<{ offset_of!(rxe_send_wqe, status) }>(0);
-    slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(iova);
     slot.put::<{ offset_of!(rxe_send_wqe, mask) }>(0);
     slot.put::<{ offset_of!(rxe_send_wqe, last_psn) }>(0);
     slot.put::<{ offset_of!(rxe_send_wqe, ssn) }>(0);
@@ -169,12 +183,14 @@ fn atomic(
     if into.len() != 8 {
         return Err(PostCause::AtomicLength { given: into.len() });
     }
-    let data = elements(&[into], limits.max_sge, &mut slot)?;
+    let data = elements(&[into], limits.max_sge, slot.reborrow())?;
+    slot.put::<8>(pair(0, opcode));
+    slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(remote.addr);
     slot.put::<24>(remote.addr);
     slot.put::<32>(compare_add);
     slot.put::<40>(swap);
     slot.put::<48>(pair(remote.rkey.0, 0));
-    head(wr, opcode, 0, 0, remote.addr, data, slot);
+    common(wr, 0, 0, data, slot);
     Ok(())
 }
 
@@ -183,7 +199,7 @@ fn atomic(
 fn elements<const HEAD: usize>(
     sges: &[Sge],
     max: u32,
-    slot: &mut Slot<'_, HEAD>,
+    slot: Slot<'_, HEAD>,
 ) -> Result<(u32, u32), PostCause> {
     let num_sge = match u32::try_from(sges.len()) {
         Ok(given) if given <= max => given,
@@ -196,11 +212,10 @@ fn elements<const HEAD: usize>(
     };
     // At most 2^32 terms of 32 bits: the sum fits 64.
     let mut total = 0u64;
-    for sge in sges {
-        slot.push(sge.addr());
-        slot.push(pair(sge.len(), sge.lkey().0));
+    slot.push_pairs(sges, |sge| {
         total = total.wrapping_add(u64::from(sge.len()));
-    }
+        [sge.addr(), pair(sge.len(), sge.lkey().0)]
+    });
     match u32::try_from(total) {
         Ok(length) if length <= MAX_MESSAGE => Ok((length, num_sge)),
         _ => Err(PostCause::MessageTooLong { given: total }),
