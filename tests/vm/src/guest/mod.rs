@@ -10,6 +10,7 @@ pub mod modules;
 pub mod net;
 pub mod netlink;
 pub mod rdma;
+pub mod resources;
 pub mod run;
 
 /// First argument that makes the executable run one test case.
