@@ -47,6 +47,73 @@
 //! and outlives the device's access to it, and a work request names memory only through a region.
 //! What cannot be checked is in few places, each named: [`RawMemory`], [`StableBytes`],
 //! [`Sge::from_raw`].
+//!
+//! # What does not compile
+//! An event is acked once, since the ack takes it:
+//! ```compile_fail,E0382
+//! fn twice(event: uverbs::AsyncEvent) {
+//!     event.ack();
+//!     event.ack();
+//! }
+//! ```
+//! A destroyed object cannot be used through the handle that destroyed it:
+//! ```compile_fail,E0382
+//! fn after(cq: uverbs::CompletionQueue) {
+//!     let _ = cq.destroy();
+//!     cq.depth();
+//! }
+//! ```
+//! A registered buffer is the region's, and cannot be grown or freed meanwhile:
+//! ```compile_fail,E0382
+//! fn keep(pd: &uverbs::ProtectionDomain, mut buffer: Vec<u8>) {
+//!     let region = pd.register(buffer, uverbs::AccessFlags::LOCAL_WRITE);
+//!     buffer.push(1);
+//! }
+//! ```
+//! Borrowed memory cannot be registered: the region could outlive it.
+//! ```compile_fail
+//! fn borrow(pd: &uverbs::ProtectionDomain) {
+//!     let bytes = [0u8; 64];
+//!     let region = pd.register(&bytes[..], uverbs::AccessFlags::empty());
+//! }
+//! ```
+//! Registered bytes are never behind a reference:
+//! ```compile_fail
+//! fn peek(region: &uverbs::MemoryRegion) -> &[u8] {
+//!     region.as_ref()
+//! }
+//! ```
+//! A work request names memory only through a region:
+//! ```compile_fail,E0451
+//! let forged = uverbs::Sge { addr: 0x1000, length: 64, lkey: 7 };
+//! ```
+//! ```compile_fail,E0133
+//! let forged = uverbs::Sge::from_raw(0x1000, 64, uverbs::Lkey(7));
+//! ```
+//! The kinds of transport are the specification's:
+//! ```compile_fail,E0277
+//! #[derive(Debug)]
+//! enum Mine {}
+//! impl uverbs::Transport for Mine {
+//!     const TYPE: uverbs::QpType = uverbs::QpType::Rc;
+//! }
+//! ```
+//! While one owner has a queue exclusively, posting needs that owner, one call at a time:
+//! ```compile_fail,E0596
+//! fn shared(queue: &uverbs::ExclusiveSendQueue) {
+//!     let _ = queue.post_send(&[]);
+//! }
+//! ```
+//! Polled completions lie in the caller's array, which cannot be polled into again while they are
+//! looked at:
+//! ```compile_fail,E0499
+//! fn overlap(cq: &uverbs::CompletionQueue) {
+//!     let mut room = [uverbs::Wc::default(); 4];
+//!     let first = cq.poll(&mut room).unwrap();
+//!     let second = cq.poll(&mut room).unwrap();
+//!     println!("{first:?} {second:?}");
+//! }
+//! ```
 
 #![deny(unsafe_code)]
 
