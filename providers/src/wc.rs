@@ -213,11 +213,12 @@ impl Wc {
         }
     }
 
-    /// The immediate data that came with it, in host order.
+    /// The immediate data that came with it, in host order. Only the receiver's completion has it:
+    /// drivers may flag the sender's as well, with nothing behind the flag.
     #[must_use]
     pub fn imm(&self) -> Option<u32> {
-        (self.status == WcStatus::Success && self.flags.contains(WcFlags::WITH_IMM))
-            .then_some(self.raw_ex)
+        let came = self.opcode().is_some_and(WcOpcode::is_recv);
+        (came && self.flags.contains(WcFlags::WITH_IMM)).then_some(self.raw_ex)
     }
 
     /// Itself on success, and the failure as an error otherwise.
