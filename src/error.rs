@@ -198,8 +198,11 @@ pub enum RegisterErrorCause {
     /// Remote writes or atomics without local writes.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well")]
     NeedsLocalWrite,
-    /// A right to write on memory that its owner may only read.
-    #[error("the buffer is read-only: leave LOCAL_WRITE, REMOTE_WRITE and REMOTE_ATOMIC out")]
+    /// A right to write on memory that its owner may only read, or the right to bind windows, for
+    /// which the kernel wants writable memory too.
+    #[error(
+        "the buffer is read-only: leave LOCAL_WRITE, REMOTE_WRITE, REMOTE_ATOMIC and MW_BIND out"
+    )]
     ReadOnly,
     /// More locked memory than the process may have.
     #[error(
