@@ -11,7 +11,7 @@ use uverbs_providers::ring::{Consumer, Masked, Producer};
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 512 },
+        cases: if cfg!(miri) { 1 } else { 512 },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -24,7 +24,7 @@ const ROOM: u32 = 512 - 208;
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 12 } else { 1000 },
+        cases: if cfg!(miri) { 1 } else { 1000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
