@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::seteuid;
 use uverbs::abi::command::Value;
 use uverbs::abi::sys::UverbsFd;
 use uverbs::abi::{Command, Errno, Kernel, Mapping, Session};
@@ -223,7 +224,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Fails with both values if they differ.
-pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Result<(), Failure> {
+pub fn same<T: PartialEq + fmt::Debug>(what: &str, got: T, want: T) -> Result<(), Failure> {
     if got == want {
         Ok(())
     } else {
@@ -247,6 +248,14 @@ pub fn same_bytes(what: &str, got: &[u8], want: &[u8]) -> Result<(), Failure> {
         None => Ok(()),
         Some(at) => Err(format!("{what}: byte {at} differs").into()),
     }
+}
+
+/// Does something as a user without rights. The verdict of a case can only be left as root.
+pub fn as_nobody<T>(run: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    seteuid(65534.into())?;
+    let result = run();
+    seteuid(0.into())?;
+    result
 }
 
 /// What fills memory that must stay untouched.
