@@ -1,0 +1,227 @@
+//! Which attributes which transition takes: the library's verdict against the kernel's own.
+
+use uverbs::abi::layout::cmd::{
+    IB_USER_VERBS_CMD_MODIFY_QP, ib_uverbs_modify_qp, ib_uverbs_qp_dest,
+};
+use uverbs::abi::{Command, Session};
+use uverbs::{
+    AccessFlags, AckTimeout, Errno, ModifyErrorCause, Mtu, QpAttr, QpAttrMask, QpState, QueuePair,
+    Rc, RnrTimer,
+};
+
+use super::pair::{Failure, Shape, Spy, ensure, open, same, wait_for};
+use super::qp::{to_rtr, to_rts};
+use super::{Case, CaseResult, Verdict};
+
+pub(super) const CASES: &[Case] =
+    &[Case::new("qp::modify_table_is_the_kernels", modify_table).limit_secs(180)];
+
+const STATES: [QpState; 7] = [
+    QpState::Reset,
+    QpState::Init,
+    QpState::Rtr,
+    QpState::Rts,
+    QpState::Sqd,
+    QpState::Sqe,
+    QpState::Err,
+];
+
+/// The attributes without which a transition cannot be.
+fn required(from: QpState, to: QpState) -> QpAttrMask {
+    use QpAttrMask as A;
+    match (from, to) {
+        (QpState::Reset, QpState::Init) => A::PKEY_INDEX | A::PORT | A::ACCESS_FLAGS,
+        (QpState::Init, QpState::Rtr) => {
+            A::AV | A::PATH_MTU | A::DEST_QPN | A::RQ_PSN | A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER
+        }
+        (QpState::Rtr, QpState::Rts) => {
+            A::TIMEOUT | A::RETRY_CNT | A::RNR_RETRY | A::SQ_PSN | A::MAX_QP_RD_ATOMIC
+        }
+        _ => A::empty(),
+    }
+}
+
+/// Those attributes of `all` that the mask names.
+fn chosen(all: &QpAttr, mask: QpAttrMask) -> QpAttr {
+    use QpAttrMask as A;
+    fn pick<T>(value: Option<T>, named: bool) -> Option<T> {
+        value.filter(|_| named)
+    }
+    let has = |bit| mask.contains(bit);
+    QpAttr {
+        state: pick(all.state, has(A::STATE)),
+        cur_state: pick(all.cur_state, has(A::CUR_STATE)),
+        en_sqd_async_notify: pick(all.en_sqd_async_notify, has(A::EN_SQD_ASYNC_NOTIFY)),
+        access: pick(all.access, has(A::ACCESS_FLAGS)),
+        pkey_index: pick(all.pkey_index, has(A::PKEY_INDEX)),
+        port: pick(all.port, has(A::PORT)),
+        qkey: pick(all.qkey, has(A::QKEY)),
+        path: pick(all.path, has(A::AV)),
+        path_mtu: pick(all.path_mtu, has(A::PATH_MTU)),
+        timeout: pick(all.timeout, has(A::TIMEOUT)),
+        retry_count: pick(all.retry_count, has(A::RETRY_CNT)),
+        rnr_retry: pick(all.rnr_retry, has(A::RNR_RETRY)),
+        rq_psn: pick(all.rq_psn, has(A::RQ_PSN)),
+        max_rd_atomic: pick(all.max_rd_atomic, has(A::MAX_QP_RD_ATOMIC)),
+        min_rnr_timer: pick(all.min_rnr_timer, has(A::MIN_RNR_TIMER)),
+        sq_psn: pick(all.sq_psn, has(A::SQ_PSN)),
+        max_dest_rd_atomic: pick(all.max_dest_rd_atomic, has(A::MAX_DEST_RD_ATOMIC)),
+        dest_qp_num: pick(all.dest_qp_num, has(A::DEST_QPN)),
+    }
+}
+
+/// MODIFY_QP without the library's opinion.
+fn ask_kernel(session: &Session, handle: u32, attr: &QpAttr) -> Result<(), Option<Errno>> {
+    let mut dest = ib_uverbs_qp_dest::default();
+    if let Some(path) = attr.path {
+        dest.port_num = path.port;
+        if let Some(global) = path.global {
+            dest.is_global = 1;
+            dest.dgid = global.dgid.0;
+            dest.sgid_index = global.sgid_index;
+            dest.hop_limit = global.hop_limit;
+        }
+    }
+    let request = ib_uverbs_modify_qp {
+        qp_handle: handle,
+        attr_mask: attr.mask().bits(),
+        dest,
+        qkey: attr.qkey.unwrap_or_default(),
+        rq_psn: attr.rq_psn.unwrap_or_default(),
+        sq_psn: attr.sq_psn.unwrap_or_default(),
+        dest_qp_num: attr.dest_qp_num.unwrap_or_default().0,
+        qp_access_flags: attr.access.unwrap_or_default().bits(),
+        pkey_index: attr.pkey_index.unwrap_or_default(),
+        qp_state: attr.state.map_or(0, QpState::raw),
+        cur_qp_state: attr.cur_state.map_or(0, QpState::raw),
+        path_mtu: attr.path_mtu.map_or(0, Mtu::raw),
+        max_rd_atomic: attr.max_rd_atomic.unwrap_or_default(),
+        max_dest_rd_atomic: attr.max_dest_rd_atomic.unwrap_or_default(),
+        min_rnr_timer: attr.min_rnr_timer.map_or(0, RnrTimer::code),
+        port_num: attr.port.unwrap_or_default(),
+        timeout: attr.timeout.map_or(0, AckTimeout::code),
+        retry_cnt: attr.retry_count.unwrap_or_default(),
+        rnr_retry: attr.rnr_retry.unwrap_or_default(),
+        ..Default::default()
+    };
+    let command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP).core_in(&request);
+    session
+        .run(command)
+        .map(drop)
+        .map_err(|error| error.errno())
+}
+
+/// Brings a queue pair to a state, from whichever it is in.
+fn bring(qp: &QueuePair<Rc>, all: &QpAttr, to: QpState) -> Result<(), Failure> {
+    // A send queue that is still draining lets the queue pair go nowhere but to ERR.
+    if qp.state()? != QpState::Reset {
+        qp.modify(&QpAttr::to_state(QpState::Err))?;
+        qp.modify(&QpAttr::to_state(QpState::Reset))?;
+    }
+    let mut at = QpState::Reset;
+    let way: &[QpState] = match to {
+        // RESET does not lead there.
+        QpState::Err => &[QpState::Init, QpState::Err],
+        _ => &[QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd],
+    };
+    for next in way {
+        if at == to {
+            break;
+        }
+        let attr = chosen(all, required(at, *next));
+        qp.modify(&QpAttr {
+            state: Some(*next),
+            ..attr
+        })?;
+        at = *next;
+    }
+    if to == QpState::Sqd {
+        wait_for("the send queue drained", || {
+            Ok((!qp.query()?.sq_draining).then_some(()))
+        })?;
+    }
+    same("on the way", qp.state()?, to)
+}
+
+/// Every transition with what it needs, with one attribute too few, and with one too many: a "no"
+/// of ours is a "no" of the kernel's, and a "yes" a "yes".
+fn modify_table() -> CaseResult {
+    let (spy, context, session) = Spy::open("rxe0")?;
+    let end = Shape::default().prepare(&context.alloc_pd()?)?;
+    let peer = Shape::default().prepare(&open("rxe1")?.1)?;
+    let handle = spy.last("QP_CREATE")?;
+    let all = QpAttr {
+        en_sqd_async_notify: Some(false),
+        access: Some(AccessFlags::REMOTE_READ),
+        pkey_index: Some(0),
+        port: Some(1),
+        qkey: Some(1),
+        ..to_rtr(&context, &end.endpoint, &peer.endpoint)?
+    };
+    let rts = to_rts(&end.endpoint);
+    let all = QpAttr {
+        timeout: rts.timeout,
+        retry_count: rts.retry_count,
+        rnr_retry: rts.rnr_retry,
+        sq_psn: rts.sq_psn,
+        max_rd_atomic: rts.max_rd_atomic,
+        ..all
+    };
+    let mut wrong = Vec::new();
+    let mut tried = [0u32; 2];
+    for from in STATES.into_iter().filter(|state| *state != QpState::Sqe) {
+        let all = QpAttr {
+            cur_state: Some(from),
+            ..all
+        };
+        let mut settled = false;
+        for to in STATES.into_iter().map(Some).chain([None]) {
+            let all = QpAttr { state: to, ..all };
+            let base = required(from, to.unwrap_or(from))
+                | if to.is_some() {
+                    QpAttrMask::STATE
+                } else {
+                    QpAttrMask::empty()
+                };
+            let bits = all.mask() - QpAttrMask::STATE;
+            let others = bits.iter().map(|bit| base ^ bit);
+            for mask in [base].into_iter().chain(others) {
+                if !settled {
+                    bring(&end.qp, &all, from)?;
+                }
+                let attr = chosen(&all, mask);
+                let what = format!("{from} to {to:?} with {mask}");
+                let ours = end.qp.modify(&attr);
+                settled = false;
+                match ours.map_err(|error| error.cause) {
+                    Ok(()) => tried[0] += 1,
+                    Err(ModifyErrorCause::Refused { refusal }) => {
+                        wrong.push(format!("{what}: we say yes, the kernel {refusal}"));
+                    }
+                    // Without a state rxe looks at no attribute and takes whatever comes; the table,
+                    // and drivers of hardware, do not.
+                    Err(_) if to.is_none() => {
+                        tried[1] += 1;
+                        settled = true;
+                    }
+                    Err(cause) => match ask_kernel(&session, handle, &attr) {
+                        Err(Some(Errno::EINVAL)) => {
+                            tried[1] += 1;
+                            settled = true;
+                        }
+                        verdict => wrong.push(format!("{what}: {cause}; the kernel {verdict:?}")),
+                    },
+                }
+            }
+        }
+    }
+    ensure(
+        wrong.is_empty(),
+        &format!("{} wrong: {}", wrong.len(), wrong.join("\n")),
+    )?;
+    ensure(
+        tried[0] > 60 && tried[1] > 500,
+        &format!("too few were tried: {tried:?}"),
+    )?;
+    Ok(Verdict::Passed)
+}
