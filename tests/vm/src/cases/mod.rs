@@ -6,13 +6,51 @@
 use std::error::Error;
 use std::time::Duration;
 
+mod cq;
+mod device;
+mod drops;
+mod events;
+mod mr;
 pub mod pair;
+mod process;
+mod qp;
+mod qp_table;
 mod rc;
+mod rc_errors;
+mod rc_exclusive;
+mod rc_flush;
+mod rc_inline;
+mod rc_opcodes;
+mod rc_queue;
+mod rc_remote;
 mod smoke;
+mod srq;
 
 /// All cases, in the order in which they run.
 pub fn all() -> Vec<&'static Case> {
-    [smoke::CASES, rc::CASES].into_iter().flatten().collect()
+    [
+        smoke::CASES,
+        device::CASES,
+        mr::CASES,
+        cq::CASES,
+        srq::CASES,
+        qp::CASES,
+        qp_table::CASES,
+        rc::CASES,
+        rc_inline::CASES,
+        rc_opcodes::CASES,
+        rc_queue::CASES,
+        rc_exclusive::CASES,
+        rc_errors::CASES,
+        rc_remote::CASES,
+        rc_flush::CASES,
+        events::CASES,
+        process::CASES,
+        drops::CASES,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// One test case.
