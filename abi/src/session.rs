@@ -3,8 +3,9 @@
 //!
 //! Must never hold a lock over a system call.
 
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::command::{Command, Reply};
 use crate::layout::cmd::IB_USER_VERBS_CMD_POST_SEND;
@@ -80,6 +81,7 @@ pub struct Session {
     driver: u32,
     doorbell_by_ioctl: AtomicBool,
     status: Arc<Status>,
+    provider_state: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Session {
@@ -91,6 +93,7 @@ impl Session {
             driver,
             doorbell_by_ioctl: AtomicBool::new(false),
             status: Arc::new(Status::new()),
+            provider_state: OnceLock::new(),
         }
     }
 
@@ -104,6 +107,14 @@ impl Session {
     #[must_use]
     pub const fn status(&self) -> &Arc<Status> {
         &self.status
+    }
+
+    /// What the device's provider keeps for the whole session, made when it is first asked for.
+    ///
+    /// A session has one provider, and that asks for one type; for another there is `None`.
+    pub fn provider_state<T: Any + Send + Sync + Default>(&self) -> Option<Arc<T>> {
+        let state = self.provider_state.get_or_init(|| Arc::new(T::default()));
+        Arc::clone(state).downcast().ok()
     }
 
     /// [`Status::is_ours`].

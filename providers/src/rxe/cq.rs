@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use uverbs_abi::{Cause, CommandError, Session};
 
+use super::receivers::Receivers;
 use super::wc::{WC_LEN, decode};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
 use crate::error::{CloseError, PollError};
@@ -79,13 +80,32 @@ impl CqRing {
             failed |= wc.status != WcStatus::Success;
             taken = ahead.wrapping_add(1);
         }
-        if failed {
-            // Before the caller can act on the failure: some queue pair is in the error state.
-            self.session.note_error();
-        }
         self.consumer.release(self.queue.consumer(), taken);
         // `taken <= out.len()`.
-        Ok(taken as usize)
+        let taken = taken as usize;
+        if failed {
+            self.tell(out.get(..taken).unwrap_or_default());
+        }
+        Ok(taken)
+    }
+
+    /// Before the caller can act on a failure: some queue pair is in the error state, and those
+    /// that failed may have receives that came too late to be flushed.
+    #[cold]
+    fn tell(&self, completions: &[Wc]) {
+        self.session.note_error();
+        let Some(receivers) = Receivers::of(&self.session) else {
+            return;
+        };
+        let mut last = None;
+        for wc in completions
+            .iter()
+            .filter(|wc| wc.status != WcStatus::Success)
+        {
+            if last.replace(wc.qp_num) != Some(wc.qp_num) {
+                receivers.failed(wc.qp_num);
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 
 pub mod cq;
 pub mod qp;
+mod receivers;
 mod recv;
 pub mod srq;
 pub mod wc;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use uverbs_abi::{Cause, CommandError, Session};
 
 use super::cq::foreign;
+use super::receivers::{Receiver, Receivers};
 use super::recv::RecvQueue;
 use super::wqe::{SEND_HEAD, SendLimits, encode_send};
 use crate::contract::{ExclusiveRecv, ExclusiveSend, QpOps};
@@ -186,12 +187,19 @@ pub struct RecvRing {
     core: Arc<Core>,
     /// The session's error epoch when the queue pair's state was last known for sure.
     epoch: u32,
+    /// Whether receives were posted since the kernel was last made to flush.
+    unflushed: bool,
 }
 
 impl RecvRing {
     pub(super) fn new(queue: RecvQueue, core: Arc<Core>) -> Self {
         let epoch = core.session.error_epoch();
-        Self { queue, core, epoch }
+        Self {
+            queue,
+            core,
+            epoch,
+            unflushed: false,
+        }
     }
 
     /// Posts receives, in order.
@@ -207,6 +215,7 @@ impl RecvRing {
     fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         let posted = self.queue.post(wrs);
         let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
+        self.unflushed |= accepted != 0;
         // After publishing: a failure that is noted only later comes with a flush that takes the
         // new receives along, or is seen by the next post.
         let quiet =
@@ -242,9 +251,19 @@ impl RecvRing {
         }
         if core.state() == QpState::Err {
             verbs::qp::modify_to_error(&core.session, core.handle)?;
+            self.unflushed = false;
         }
         self.epoch = epoch;
         Ok(())
+    }
+
+    /// A work request of this queue pair was seen to fail.
+    pub(super) fn flush_late(&mut self) -> Result<(), CommandError> {
+        if self.unflushed {
+            self.flush_if_failed()
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -256,7 +275,7 @@ pub struct RxeQp {
     caps: QpCaps,
     send: Shelf<Box<SendRing>>,
     /// None with a shared receive queue.
-    recv: Option<Shelf<Box<RecvRing>>>,
+    recv: Option<Arc<Receiver>>,
 }
 
 impl RxeQp {
@@ -278,7 +297,10 @@ impl RxeQp {
             },
             ..granted
         };
-        let recv = recv.map(|recv| Shelf::new(Box::new(recv)));
+        let recv = recv.map(|recv| Arc::new(Shelf::new(Box::new(recv))));
+        if let (Some(recv), Some(receivers)) = (&recv, Receivers::of(&core.session)) {
+            receivers.insert(qp_num, recv);
+        }
         Self {
             core,
             qp_num,
@@ -288,9 +310,9 @@ impl RxeQp {
         }
     }
 
-    fn recv(&self) -> Result<&Shelf<Box<RecvRing>>, PostError> {
+    fn recv(&self) -> Result<&Receiver, PostError> {
         self.recv
-            .as_ref()
+            .as_deref()
             .ok_or(PostError::new(0, PostCause::UsesSharedReceiveQueue))
     }
 
@@ -305,6 +327,16 @@ impl RxeQp {
     /// Whether a ring is one of ours, and there is a lock that may be taken.
     fn is_from_here(&self, core: &Arc<Core>) -> bool {
         Arc::ptr_eq(core, &self.core) && self.core.session.is_ours()
+    }
+}
+
+impl Drop for RxeQp {
+    fn drop(&mut self) {
+        if let Some(recv) = self.recv.as_ref().filter(|_| self.core.session.is_ours())
+            && let Some(receivers) = Receivers::of(&self.core.session)
+        {
+            receivers.remove(self.qp_num, recv);
+        }
     }
 }
 
@@ -366,7 +398,7 @@ impl QpOps for RxeQp {
             return Err(foreign("QP_DESTROY"));
         }
         let send = self.send.close()?;
-        let recv = match self.recv.as_ref().map(Shelf::close).transpose() {
+        let recv = match self.recv.as_deref().map(Shelf::close).transpose() {
             Ok(recv) => recv,
             Err(absent) => {
                 self.send.reopen(send);

@@ -1,0 +1,67 @@
+//! Which queue pairs have receives of their own, so that a failure leads to them.
+//!
+//! A receive that is posted after the kernel has moved its queue pair to the error state, and before
+//! anybody knows, lies there for ever (`flush_if_failed` in `qp.rs` says why). The first failed
+//! completion of that queue pair is when somebody knows: whoever polls it looks here.
+//!
+//! Must never be touched in a process that inherited it by `fork()`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use uverbs_abi::Session;
+
+use super::qp::RecvRing;
+use crate::shelf::Shelf;
+use crate::types::QpNum;
+
+/// A receive queue as its queue pair has it.
+pub(super) type Receiver = Shelf<Box<RecvRing>>;
+
+/// The receive queues of one session.
+#[derive(Debug, Default)]
+pub(super) struct Receivers {
+    by_number: Mutex<HashMap<QpNum, Weak<Receiver>>>,
+}
+
+impl Receivers {
+    /// Those of this session.
+    pub(super) fn of(session: &Session) -> Option<Arc<Self>> {
+        session.provider_state()
+    }
+
+    /// Whole entries come and go; a panic in between leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, HashMap<QpNum, Weak<Receiver>>> {
+        self.by_number
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn insert(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
+        self.lock().insert(qp_num, Arc::downgrade(receiver));
+    }
+
+    /// Forgets a receive queue, unless its number has been given to another one since.
+    pub(super) fn remove(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
+        let mut map = self.lock();
+        if map
+            .get(&qp_num)
+            .is_some_and(|found| found.as_ptr() == Arc::as_ptr(receiver))
+        {
+            map.remove(&qp_num);
+        }
+    }
+
+    /// A work request of this queue pair has failed: receives that were posted too late to be
+    /// flushed with the others are flushed now.
+    #[cold]
+    pub(super) fn failed(&self, qp_num: QpNum) {
+        // Not under the lock: what follows is a command, and may drop the last handle of a queue.
+        let receiver = self.lock().get(&qp_num).and_then(Weak::upgrade);
+        if let Some(receiver) = receiver {
+            // A queue in exclusive use is looked after by its owner's next post. A command that
+            // fails leaves it to the next failure, or says what is wrong to the next post.
+            let _ = receiver.with(|ring| ring.flush_late());
+        }
+    }
+}
