@@ -123,6 +123,8 @@ mod cq;
 mod device;
 mod error;
 pub mod event;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod gate;
 mod gid;
 mod mr;

@@ -9,6 +9,7 @@
 //!   shared     memory that another party writes (UNSAFE ROOM 2)
 //!   shelf      a queue that can be lent out, put back, and closed
 //!   rxe        one folder for each driver
+//!   fake       the kernel's side played in memory, for tests (UNSAFE ROOM; feature `fake`)
 //! ```
 //!
 //! No driver imports another; none can keep a protection domain alive, since none can name one:
@@ -17,6 +18,8 @@
 pub mod contract;
 pub mod error;
 mod exclusive;
+#[cfg(feature = "fake")]
+pub mod fake;
 pub mod ring;
 pub mod sge;
 pub mod shared;

@@ -1,0 +1,110 @@
+//! Files of asynchronous events, and how the kernel counts what is read from them.
+//!
+//! Ground truth: the kernel's `ib_uverbs_event_read` and `uverbs_main.c`. A file is a pipe of
+//! 16-byte records. Nobody tells the writer of a pipe that something was read; so the fake has a
+//! second handle of the reading end, and when an object goes it takes back what is unread, drops
+//! the records of the object, and puts the rest in again. What was raised and is not among the
+//! unread has been reported.
+//!
+//! As with the kernel, a reader is never told that the other side has been closed: the writing end
+//! outlives the open file for as long as there is a reader.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::OFlag;
+use nix::unistd::{pipe2, read, write};
+use uverbs_abi::Errno;
+use uverbs_abi::layout::event::ib_uverbs_async_event_desc;
+use zerocopy::{FromBytes, IntoBytes};
+
+const LEN: usize = size_of::<ib_uverbs_async_event_desc>();
+
+/// One file of asynchronous events.
+#[derive(Debug)]
+pub(super) struct AsyncFile {
+    /// The number under which the user knows it.
+    number: RawFd,
+    read: OwnedFd,
+    write: OwnedFd,
+    /// What the pipe had no room for.
+    backlog: VecDeque<ib_uverbs_async_event_desc>,
+}
+
+impl AsyncFile {
+    /// A file, and the user's handle of it.
+    pub(super) fn new() -> Result<(Self, OwnedFd), Errno> {
+        let (user, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let reading = user.try_clone().map_err(|error| Errno::from(&error))?;
+        let file = Self {
+            number: user.as_raw_fd(),
+            read: reading,
+            write: writing,
+            backlog: VecDeque::new(),
+        };
+        Ok((file, user))
+    }
+
+    pub(super) const fn number(&self) -> RawFd {
+        self.number
+    }
+
+    /// Queues an event.
+    pub(super) fn raise(&mut self, element: u64, event_type: u32) {
+        self.backlog.push_back(ib_uverbs_async_event_desc {
+            element,
+            event_type,
+            reserved: 0,
+        });
+        self.pump();
+    }
+
+    /// Moves what the pipe has room for.
+    pub(super) fn pump(&mut self) {
+        while let Some(record) = self.backlog.front() {
+            if write(&self.write, record.as_bytes()) != Ok(LEN) {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Drops the unread events about an object, and says how many they were.
+    pub(super) fn forget(&mut self, element: u64) -> u32 {
+        let mut unread = VecDeque::new();
+        let mut bytes = [0; LEN];
+        while read(&self.read, &mut bytes) == Ok(LEN) {
+            unread.extend(ib_uverbs_async_event_desc::read_from_bytes(&bytes).ok());
+        }
+        unread.append(&mut self.backlog);
+        let all = unread.len();
+        unread.retain(|record| record.element != element);
+        let dropped = all - unread.len();
+        self.backlog = unread;
+        self.pump();
+        u32::try_from(dropped).unwrap_or(u32::MAX)
+    }
+
+    /// The open file is closed: what is left is the end that keeps readers from seeing it.
+    pub(super) fn close(self) -> OwnedFd {
+        self.write
+    }
+}
+
+/// Whether anybody can still read from the other end of this one.
+pub(super) fn has_reader(writing: &OwnedFd) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd;
+    // Miri knows no poll(2); there the end is kept.
+    if cfg!(miri) {
+        return true;
+    }
+    let mut fds = [PollFd::new(writing.as_fd(), PollFlags::empty())];
+    match poll(&mut fds, PollTimeout::ZERO) {
+        Ok(0) => true,
+        Ok(_) => fds
+            .iter()
+            .all(|fd| fd.revents() != Some(PollFlags::POLLERR)),
+        Err(_) => true,
+    }
+}
