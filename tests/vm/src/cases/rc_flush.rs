@@ -3,7 +3,7 @@
 
 use uverbs::{ConnectOptions, QpAttr, QpState, RecvWr, RemoteAddr, Rkey, SendWr, WcStatus};
 
-use super::pair::{End, Failure, Shape, ensure, pair, same, shaped_pair};
+use super::pair::{End, Failure, Shape, ensure, pair, same, shaped_pair, wait_for};
 use super::{Case, CaseResult, Verdict};
 
 pub(super) const CASES: &[Case] = &[
@@ -13,6 +13,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new("errors::posted_after_err_by_command", after_err_by_command),
     Case::new("errors::posted_after_err_by_itself", after_err_by_itself),
+    Case::new("errors::posted_before_err_is_known", before_err_is_known),
 ];
 
 /// Those before are done, the bad one fails, those after it are flushed, signalled or not; so are
@@ -135,5 +136,33 @@ fn after_err_by_itself() -> CaseResult {
     a.expect("wrong key", 1, WcStatus::RemoteAccessError)?;
     same("responder", b.qp.state()?, QpState::Err)?;
     all_flushed(&b)?;
+    Ok(Verdict::Passed)
+}
+
+/// Receives posted after the queue pair has gone to ERR by itself, and before anybody has polled
+/// why: the poll that tells of the failure sees to it that they come back as well.
+fn before_err_is_known() -> CaseResult {
+    let (a, b) = pair()?;
+    let region = a.region(64, 1)?;
+    let sges = [region.slice(..)?];
+    let bad = RemoteAddr {
+        rkey: Rkey(0),
+        ..b.region(64, 2)?.remote(0)?
+    };
+    a.qp.post_recv(&[RecvWr::new(10, &sges)])?;
+    a.qp.post_send(&[SendWr::write_inline(1, b"x", bad)])?;
+    // The peer knows as soon as it has refused; nobody here has looked yet.
+    wait_for("the peer in ERR", || {
+        Ok((b.qp.state()? == QpState::Err).then_some(()))
+    })?;
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    a.qp.post_recv(&[RecvWr::new(11, &sges), RecvWr::new(12, &sges)])?;
+    let all = a.completions(4)?;
+    let mut seen: Vec<_> = all.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+    seen.sort_by_key(|(wr_id, _)| *wr_id);
+    let mut want = vec![(1, WcStatus::RemoteAccessError)];
+    want.extend((10..13).map(|wr_id| (wr_id, WcStatus::WrFlushed)));
+    same("completions", seen, want)?;
+    a.expect_none("after the flush")?;
     Ok(Verdict::Passed)
 }
