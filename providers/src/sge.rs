@@ -2,7 +2,10 @@
 //!
 //! There is no `unsafe` block here; the room exists since [`Sge::from_raw`] declares a promise.
 //! An element that comes from a region's `slice` keeps it by construction.
-#![allow(unsafe_code, reason = "declares the promise that a raw element rests on")]
+#![allow(
+    unsafe_code,
+    reason = "declares the promise that a raw element rests on"
+)]
 
 use std::fmt;
 
@@ -37,7 +40,11 @@ impl Sge {
     /// registration (implicit on-demand paging), that is the whole address space.
     #[must_use]
     pub const unsafe fn from_raw(addr: u64, length: u32, lkey: Lkey) -> Self {
-        Self { addr, length, lkey: lkey.0 }
+        Self {
+            addr,
+            length,
+            lkey: lkey.0,
+        }
     }
 
     /// The address that the device translates: the region's `hca_va` plus the offset.
@@ -48,7 +55,10 @@ impl Sge {
 
     /// Length in bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a zero-length element is ordinary")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a zero-length element is ordinary"
+    )]
     pub const fn len(&self) -> u32 {
         self.length
     }

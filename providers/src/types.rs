@@ -206,8 +206,9 @@ bitflags! {
 
 impl AccessFlags {
     /// The flags that let somebody other than the CPU write the memory.
-    pub const WRITES: Self =
-        Self::LOCAL_WRITE.union(Self::REMOTE_WRITE).union(Self::REMOTE_ATOMIC);
+    pub const WRITES: Self = Self::LOCAL_WRITE
+        .union(Self::REMOTE_WRITE)
+        .union(Self::REMOTE_ATOMIC);
 }
 
 /// Sizes of a queue pair's queues, asked for or granted (`struct ib_uverbs_qp_cap`).

@@ -133,31 +133,57 @@ pub struct SendWr<'a> {
 
 impl<'a> SendWr<'a> {
     const fn new(wr_id: u64, op: SendOp<'a>) -> Self {
-        Self { wr_id, op, flags: SendFlags::empty() }
+        Self {
+            wr_id,
+            op,
+            flags: SendFlags::empty(),
+        }
     }
 
     /// SEND of registered memory.
     #[must_use]
     pub const fn send(wr_id: u64, sges: &'a [Sge]) -> Self {
-        Self::new(wr_id, SendOp::Send { data: Payload::Sges(sges) })
+        Self::new(
+            wr_id,
+            SendOp::Send {
+                data: Payload::Sges(sges),
+            },
+        )
     }
 
     /// SEND of bytes that are copied while posting.
     #[must_use]
     pub const fn send_inline(wr_id: u64, bytes: &'a [u8]) -> Self {
-        Self::new(wr_id, SendOp::Send { data: Payload::Inline(bytes) })
+        Self::new(
+            wr_id,
+            SendOp::Send {
+                data: Payload::Inline(bytes),
+            },
+        )
     }
 
     /// RDMA WRITE of registered memory.
     #[must_use]
     pub const fn write(wr_id: u64, sges: &'a [Sge], remote: RemoteAddr) -> Self {
-        Self::new(wr_id, SendOp::Write { data: Payload::Sges(sges), remote })
+        Self::new(
+            wr_id,
+            SendOp::Write {
+                data: Payload::Sges(sges),
+                remote,
+            },
+        )
     }
 
     /// RDMA WRITE of bytes that are copied while posting.
     #[must_use]
     pub const fn write_inline(wr_id: u64, bytes: &'a [u8], remote: RemoteAddr) -> Self {
-        Self::new(wr_id, SendOp::Write { data: Payload::Inline(bytes), remote })
+        Self::new(
+            wr_id,
+            SendOp::Write {
+                data: Payload::Inline(bytes),
+                remote,
+            },
+        )
     }
 
     /// RDMA READ.
@@ -175,7 +201,15 @@ impl<'a> SendWr<'a> {
         compare: u64,
         swap: u64,
     ) -> Self {
-        Self::new(wr_id, SendOp::CompareSwap { into, remote, compare, swap })
+        Self::new(
+            wr_id,
+            SendOp::CompareSwap {
+                into,
+                remote,
+                compare,
+                swap,
+            },
+        )
     }
 
     /// Fetch and add of 8 bytes at the peer; the old value goes to `into`.

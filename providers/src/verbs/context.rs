@@ -52,7 +52,10 @@ pub struct Context {
 pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, CommandError> {
     let mut context = Context::default();
     let command = Command::new("GET_CONTEXT", object::DEVICE, method::device::GET_CONTEXT)
-        .output(attr::get_context::NUM_COMP_VECTORS, &mut context.num_comp_vectors)
+        .output(
+            attr::get_context::NUM_COMP_VECTORS,
+            &mut context.num_comp_vectors,
+        )
         .output(attr::get_context::CORE_SUPPORT, &mut context.core_support)
         .with(|command| match uhw_out {
             [] => command,
@@ -68,9 +71,12 @@ pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, Com
 /// # Errors
 /// The kernel's refusal.
 pub fn alloc_async_events(session: &Session) -> Result<OwnedFd, CommandError> {
-    let command =
-        Command::new("ASYNC_EVENT_ALLOC", object::ASYNC_EVENT, method::async_event::ALLOC)
-            .new_fd(attr::async_event_alloc::FD_HANDLE);
+    let command = Command::new(
+        "ASYNC_EVENT_ALLOC",
+        object::ASYNC_EVENT,
+        method::async_event::ALLOC,
+    )
+    .new_fd(attr::async_event_alloc::FD_HANDLE);
     session.run(command)?.into_fd()
 }
 
@@ -82,8 +88,7 @@ pub fn query_device(session: &Session) -> Result<ib_uverbs_ex_query_device_resp,
     let request = ib_uverbs_ex_query_device::default();
     let mut response = ib_uverbs_ex_query_device_resp::default();
     let number = IB_USER_VERBS_CMD_QUERY_DEVICE | IB_USER_VERBS_CMD_FLAG_EXTENDED;
-    session
-        .run(Command::invoke_write("QUERY_DEVICE", number).core(&request, &mut response))?;
+    session.run(Command::invoke_write("QUERY_DEVICE", number).core(&request, &mut response))?;
     Ok(response)
 }
 
@@ -113,11 +118,15 @@ pub fn query_gid_entry(
     index: u32,
 ) -> Result<ib_uverbs_gid_entry, CommandError> {
     let mut entry = ib_uverbs_gid_entry::default();
-    let command = Command::new("QUERY_GID_ENTRY", object::DEVICE, method::device::QUERY_GID_ENTRY)
-        .constant(attr::query_gid_entry::PORT, u64::from(port))
-        .constant(attr::query_gid_entry::GID_INDEX, u64::from(index))
-        .flags(attr::query_gid_entry::FLAGS, 0)
-        .output(attr::query_gid_entry::RESP_ENTRY, &mut entry);
+    let command = Command::new(
+        "QUERY_GID_ENTRY",
+        object::DEVICE,
+        method::device::QUERY_GID_ENTRY,
+    )
+    .constant(attr::query_gid_entry::PORT, u64::from(port))
+    .constant(attr::query_gid_entry::GID_INDEX, u64::from(index))
+    .flags(attr::query_gid_entry::FLAGS, 0)
+    .output(attr::query_gid_entry::RESP_ENTRY, &mut entry);
     session.run(command)?;
     Ok(entry)
 }

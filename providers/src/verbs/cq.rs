@@ -72,7 +72,7 @@ pub fn arm(session: &Session, cq: CqHandle, kind: Arm) -> Result<(), CommandErro
         cq_handle: cq.0,
         solicited_only: u32::from(kind == Arm::Solicited),
     };
-    let command = Command::invoke_write("REQ_NOTIFY_CQ", IB_USER_VERBS_CMD_REQ_NOTIFY_CQ)
-        .core_in(&request);
+    let command =
+        Command::invoke_write("REQ_NOTIFY_CQ", IB_USER_VERBS_CMD_REQ_NOTIFY_CQ).core_in(&request);
     session.run(command).map(drop)
 }

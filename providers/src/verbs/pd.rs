@@ -15,8 +15,8 @@ use crate::types::PdHandle;
 pub fn alloc(session: &Session) -> Result<PdHandle, CommandError> {
     let request = ib_uverbs_alloc_pd::default();
     let mut response = ib_uverbs_alloc_pd_resp::default();
-    let command = Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD)
-        .core(&request, &mut response);
+    let command =
+        Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD).core(&request, &mut response);
     session.run(command)?;
     Ok(PdHandle(response.pd_handle))
 }

@@ -5,9 +5,7 @@ use uverbs_abi::layout::cmd::{
     ib_uverbs_modify_qp, ib_uverbs_query_qp, ib_uverbs_query_qp_resp,
 };
 use uverbs_abi::layout::ids::{attr, method, object};
-use uverbs_abi::layout::verbs::{
-    IB_QP_STATE, IB_UVERBS_QP_CREATE_SQ_SIG_ALL, ib_uverbs_qp_cap,
-};
+use uverbs_abi::layout::verbs::{IB_QP_STATE, IB_UVERBS_QP_CREATE_SQ_SIG_ALL, ib_uverbs_qp_cap};
 use uverbs_abi::{Cause, Command, CommandError, Session};
 
 use crate::contract::QpSpec;
@@ -42,7 +40,11 @@ pub fn create(
     };
     let mut granted = ib_uverbs_qp_cap::default();
     let mut qp_num = 0u32;
-    let flags = if spec.signal_all { IB_UVERBS_QP_CREATE_SQ_SIG_ALL } else { 0 };
+    let flags = if spec.signal_all {
+        IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+    } else {
+        0
+    };
     let command = Command::new("QP_CREATE", object::QP, method::qp::CREATE)
         .new_object(attr::qp_create::HANDLE)
         .object(attr::qp_create::PD_HANDLE, spec.pd.0)
@@ -89,9 +91,11 @@ pub fn modify(
     qp: QpHandle,
     request: &ib_uverbs_modify_qp,
 ) -> Result<(), CommandError> {
-    let request = ib_uverbs_modify_qp { qp_handle: qp.0, ..*request };
-    let command =
-        Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP).core_in(&request);
+    let request = ib_uverbs_modify_qp {
+        qp_handle: qp.0,
+        ..*request
+    };
+    let command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP).core_in(&request);
     session.run(command).map(drop)
 }
 
@@ -117,11 +121,14 @@ pub fn query(
     qp: QpHandle,
     mask: u32,
 ) -> Result<ib_uverbs_query_qp_resp, CommandError> {
-    let request =
-        ib_uverbs_query_qp { qp_handle: qp.0, attr_mask: mask, ..Default::default() };
+    let request = ib_uverbs_query_qp {
+        qp_handle: qp.0,
+        attr_mask: mask,
+        ..Default::default()
+    };
     let mut response = ib_uverbs_query_qp_resp::default();
-    let command = Command::invoke_write("QUERY_QP", IB_USER_VERBS_CMD_QUERY_QP)
-        .core(&request, &mut response);
+    let command =
+        Command::invoke_write("QUERY_QP", IB_USER_VERBS_CMD_QUERY_QP).core(&request, &mut response);
     session.run(command)?;
     Ok(response)
 }

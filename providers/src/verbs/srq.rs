@@ -49,7 +49,11 @@ pub fn create(
         })
         .output_bytes(attr::uhw::OUT, uhw_out);
     let handle = SrqHandle(session.run(command)?.object()?);
-    Ok(Created { handle, max_wr, max_sge })
+    Ok(Created {
+        handle,
+        max_wr,
+        max_sge,
+    })
 }
 
 /// MODIFY_SRQ, the limit only. `uhw_in` is the driver's part of the request.
@@ -82,7 +86,10 @@ pub fn set_limit(
 /// # Errors
 /// The kernel's refusal.
 pub fn query(session: &Session, srq: SrqHandle) -> Result<ib_uverbs_query_srq_resp, CommandError> {
-    let request = ib_uverbs_query_srq { srq_handle: srq.0, ..Default::default() };
+    let request = ib_uverbs_query_srq {
+        srq_handle: srq.0,
+        ..Default::default()
+    };
     let mut response = ib_uverbs_query_srq_resp::default();
     let command = Command::invoke_write("QUERY_SRQ", IB_USER_VERBS_CMD_QUERY_SRQ)
         .core(&request, &mut response);
