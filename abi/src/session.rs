@@ -260,12 +260,17 @@ impl Session {
     /// Maps a queue that a create command described.
     ///
     /// # Errors
-    /// The kernel's refusal under the name `MMAP`; `EIO` after a removal.
+    /// As [`run`](Self::run), under the name `MMAP`.
     pub fn map(&self, offset: u64, len: usize) -> Result<Mapping, CommandError> {
         const NAME: &str = "MMAP";
         self.check(NAME)?;
-        self.kernel
-            .map(offset, len)
-            .map_err(|errno| CommandError::refused(NAME, errno))
+        match self.kernel.map(offset, len) {
+            Ok(mapping) => Ok(mapping),
+            Err(Errno::EIO) if self.confirm_gone() => Err(CommandError {
+                command: NAME,
+                cause: Cause::DeviceGone,
+            }),
+            Err(errno) => Err(CommandError::refused(NAME, errno)),
+        }
     }
 }
