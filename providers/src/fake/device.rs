@@ -5,9 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use uverbs_abi::layout::event::{
-    IB_EVENT_DEVICE_FATAL, IB_EVENT_GID_CHANGE, IB_EVENT_PORT_ACTIVE, IB_EVENT_PORT_ERR,
-};
+use uverbs_abi::layout::event::{IB_EVENT_GID_CHANGE, IB_EVENT_PORT_ACTIVE, IB_EVENT_PORT_ERR};
 use uverbs_abi::layout::verbs::IB_MTU_1024;
 use uverbs_abi::{Errno, Kernel};
 
@@ -361,23 +359,25 @@ impl FakeDevice {
     /// what is left succeeds once and tells the true number of events. Mapped queues keep their last
     /// contents.
     pub fn remove(&self) {
-        let mut world = self.world.lock();
-        let Ok(device) = world.device(self.index) else {
-            return;
-        };
-        if std::mem::replace(&mut device.is_removed, true) {
-            return;
-        }
-        device.offers.clear();
+        self.world.lock().remove(self.index);
+    }
+
+    /// [Removes](Self::remove) the device just before the call that will stand at this position of
+    /// [`calls`](Self::calls).
+    pub fn remove_at(&self, position: usize) {
+        self.with(|device| device.faults.remove_at = Some(position));
+    }
+
+    /// Puts bytes that need not be a record into every event file of the device.
+    pub fn raise_bytes(&self, bytes: &[u8]) {
+        let world = self.world.lock();
         let files = world
             .files
-            .iter()
-            .filter(|(_, file)| file.device == self.index);
-        for file in files.map(|(id, _)| *id).collect::<Vec<_>>() {
-            world.clear_file(file, true);
+            .values()
+            .filter(|file| file.device == self.index);
+        for events in files.flat_map(|file| &file.asyncs) {
+            events.scribble(bytes);
         }
-        world.raise_everywhere(self.index, 0, IB_EVENT_DEVICE_FATAL);
-        world.settle();
     }
 }
 

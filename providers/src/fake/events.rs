@@ -59,6 +59,12 @@ impl AsyncFile {
         self.pump();
     }
 
+    /// Puts bytes in that need not be a record.
+    pub(super) fn scribble(&self, bytes: &[u8]) {
+        // What a full pipe does not take is not worth keeping.
+        let _ = write(&self.write, bytes);
+    }
+
     /// Moves what the pipe has room for.
     pub(super) fn pump(&mut self) {
         while let Some(record) = self.backlog.front() {

@@ -44,10 +44,17 @@ pub(super) struct Faults {
     unanswered: Vec<&'static str>,
     pub(super) spoil_next: VecDeque<(usize, Spoil)>,
     pub(super) lose: u32,
+    /// Before which call the device goes.
+    pub(super) remove_at: Option<usize>,
     pub(super) hold: bool,
 }
 
 impl Faults {
+    /// Whether the device is to go before the next call.
+    pub(super) fn is_time_to_go(&self) -> bool {
+        self.remove_at == Some(self.calls.len())
+    }
+
     /// Counts a call, and says how it is to be refused.
     pub(super) fn call(&mut self, name: &'static str) -> Option<Errno> {
         let position = self.calls.len();

@@ -39,6 +39,9 @@ impl OpenFile {
         work: impl FnOnce(&mut World) -> Result<T, Errno>,
     ) -> Result<(T, bool), Errno> {
         let mut world = self.world.lock();
+        if world.device(self.at.0)?.faults.is_time_to_go() {
+            world.remove(self.at.0);
+        }
         if let Some(errno) = world.device(self.at.0)?.faults.call(name) {
             return Err(errno);
         }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 use uverbs_abi::Errno;
 use uverbs_abi::layout::cmd::{ib_uverbs_modify_qp, ib_uverbs_wc};
+use uverbs_abi::layout::event::IB_EVENT_DEVICE_FATAL;
 use uverbs_abi::layout::verbs::ib_uverbs_qp_cap;
 
 use super::events::{AsyncFile, has_reader};
@@ -338,7 +339,24 @@ impl World {
         self.orphans.retain(has_reader);
     }
 
-    /// Event files of contexts that are open, and of closed ones that somebody still reads.
+    /// A device is pulled out under its users.
+    pub(super) fn remove(&mut self, device: usize) {
+        match self.devices.get_mut(device) {
+            Some(device) if !device.is_removed => {
+                device.is_removed = true;
+                device.offers.clear();
+            }
+            _ => return,
+        }
+        let files = self.files.iter().filter(|(_, file)| file.device == device);
+        for file in files.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.clear_file(file, true);
+        }
+        self.raise_everywhere(device, 0, IB_EVENT_DEVICE_FATAL);
+        self.settle();
+    }
+
+    /// Event files of the device's open files.
     pub(super) fn event_files(&mut self, device: usize) -> usize {
         let files = self.files.values().filter(|file| file.device == device);
         files.map(|file| file.asyncs.len()).sum()
