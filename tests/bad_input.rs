@@ -1,0 +1,449 @@
+//! What a program, its surroundings or the kernel can get wrong, each with the message that tells it.
+
+mod support;
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use support::{End, Pair, pair};
+use uverbs::event::EventError;
+use uverbs::fake::{Fabric, FakeDevice, Spoil};
+use uverbs::{
+    AccessFlags, AsyncEventKind, ConnectError, Context, DriverId, Errno, OpenError, PathOptions,
+    PollError, PostCause, QpAttr, QpState, QueryError, Rc, RecvWr, SendWr, Wc,
+};
+
+fn device() -> FakeDevice {
+    Fabric::new().add_device("rxe0")
+}
+
+/// The message of an error.
+fn told<T: std::fmt::Debug, E: Error>(result: Result<T, E>) -> String {
+    result.expect_err("is refused").to_string()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "reads sysfs")]
+fn no_device_of_that_name() {
+    let text = told(Context::open("no such device"));
+    assert!(
+        text.starts_with("no RDMA device is called no such device; there "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_opening_can_run_into_has_a_next_step() {
+    let nobody = OpenError::NoSuchDevice {
+        name: "rxe0".to_owned(),
+        present: Vec::new(),
+    };
+    assert_eq!(
+        nobody.to_string(),
+        "no RDMA device is called rxe0; there is none at all (is a driver such as rdma_rxe loaded, \
+         and ib_uverbs?)"
+    );
+    let node = |errno: Errno| OpenError::Node {
+        path: PathBuf::from("/dev/infiniband/uverbs0"),
+        source: io::Error::from(errno),
+    };
+    let text = node(Errno::EACCES).to_string();
+    assert!(
+        text.contains("this process may not: look at the node's mode and group"),
+        "{text}"
+    );
+    let text = node(Errno::ENOENT).to_string();
+    assert!(text.contains("/dev has no node for it: run udev"), "{text}");
+    let other = OpenError::KernelAbi {
+        found: 7,
+        wanted: 6,
+    };
+    assert_eq!(
+        other.to_string(),
+        "the kernel speaks uverbs ABI 7, this crate speaks 6"
+    );
+
+    let device = device();
+    device.fail_next("DRIVER_PROBE", Errno::ENOTTY);
+    let text = told(device.open());
+    assert!(
+        text.starts_with("cannot open rxe0: DRIVER_PROBE is not supported"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("; this crate needs Linux 5.10 or newer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_unknown_version_of_the_drivers_part_leaves_control_only() {
+    let device = device();
+    let open = Context::on_kernel(device.kernel(), "rxe0", Path::new("/dev/null"), 3).unwrap();
+    assert_eq!((open.driver(), open.has_provider()), (DriverId::Rxe, false));
+    open.query_device().unwrap();
+    open.alloc_pd().unwrap();
+    assert_eq!(
+        told(open.create_cq(1).build()),
+        "cannot make a completion queue: no provider for the device's driver Rxe (driver ABI 3) is \
+         built in: queries, protection domains and events work, queues do not"
+    );
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no resource limits")]
+fn too_low_a_limit_of_locked_memory_is_named_with_the_need() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
+    let limit = hard.min(64 << 10);
+    setrlimit(Resource::RLIMIT_MEMLOCK, limit, hard).unwrap();
+    let device = device();
+    device.set_memlock(Some(limit));
+    let pd = device.open().unwrap().alloc_pd().unwrap();
+    let error = pd.allocate(1 << 20, AccessFlags::LOCAL_WRITE).unwrap_err();
+    assert_eq!(error.buffer.as_slice().len(), 1 << 20);
+    let wanted = format!(
+        "cannot register 1048576 bytes: the locked-memory limit is too low: 1048576 bytes are \
+         needed, the limit is {limit} bytes for all of the process; raise it with `ulimit -l`, in \
+         limits.conf or in the service's unit (REG_MR failed (ENOMEM: "
+    );
+    assert!(error.to_string().starts_with(&wanted), "{error}");
+    // What fits still goes, and its memory counts until it is given back.
+    if limit != 0 {
+        let size = usize::try_from(limit).unwrap();
+        let fits = pd.allocate(size, AccessFlags::empty()).unwrap();
+        pd.allocate(1, AccessFlags::empty()).unwrap_err();
+        fits.into_inner().unwrap();
+        pd.allocate(1, AccessFlags::empty()).unwrap();
+    }
+}
+
+#[test]
+fn sizes_of_zero_or_above_the_limit_are_named() {
+    let context = device().open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(32_767).build().unwrap();
+    assert_eq!(
+        told(context.create_cq(0).build()),
+        "cannot make a completion queue: the depth must be at least 1"
+    );
+    let ends = |text: String, end: &str| assert!(text.ends_with(end), "{text}");
+    ends(
+        told(context.create_cq(32_768).build()),
+        "; depth 32768 was asked for, the device has 32767",
+    );
+    ends(
+        told(context.create_cq(u32::MAX).build()),
+        "; depth 4294967295 was asked for, the device has 32767",
+    );
+    told(context.create_cq(1).comp_vector(7).build());
+    assert_eq!(
+        told(pd.create_srq(0).build()),
+        "cannot make a shared receive queue: max_wr must be at least 1"
+    );
+    ends(
+        told(pd.create_srq(1).max_sge(28).build()),
+        "; max_sge 28 was asked for, the device has 27",
+    );
+    let qp = || pd.create_qp::<Rc>(&cq, &cq);
+    ends(
+        told(qp().max_send_wr(2_000_000).max_recv_sge(33).build()),
+        "; max_send_wr 2000000 was asked for, the device has 1048576, max_recv_sge 33 was asked \
+         for, the device has 32",
+    );
+    assert!(told(qp().max_inline_data(513).build()).contains("QP_CREATE failed (EINVAL"));
+    qp().max_inline_data(512).max_send_sge(32).build().unwrap();
+    let other = Fabric::new().add_device("other").open().unwrap();
+    let theirs = other.create_cq(1).build().unwrap();
+    assert_eq!(
+        told(pd.create_qp::<Rc>(&cq, &theirs).build()),
+        "cannot make a queue pair: the receive completion queue belongs to another open device"
+    );
+    theirs.clone().destroy().unwrap();
+    let pd = other.alloc_pd().unwrap();
+    assert_eq!(
+        told(pd.create_qp::<Rc>(&theirs, &theirs).build()),
+        "cannot make a queue pair: the send completion queue has been destroyed"
+    );
+}
+
+#[test]
+fn regions_and_stretches_of_them() {
+    let pd = device().open().unwrap().alloc_pd().unwrap();
+    assert_eq!(
+        told(pd.register(Vec::new(), AccessFlags::empty())),
+        "cannot register 0 bytes: a region needs at least 1 byte"
+    );
+    assert_eq!(
+        told(pd.register(vec![0], AccessFlags::REMOTE_WRITE)),
+        "cannot register 1 bytes: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well"
+    );
+    static BYTES: &[u8] = b"static";
+    assert_eq!(
+        told(pd.register(BYTES, AccessFlags::LOCAL_WRITE)),
+        "cannot register 6 bytes: the buffer is read-only: leave LOCAL_WRITE, REMOTE_WRITE, \
+         REMOTE_ATOMIC and MW_BIND out"
+    );
+    let fixed = pd.register(BYTES, AccessFlags::REMOTE_READ).unwrap();
+    assert_eq!(told(fixed.write_at(0, b"x")), "the buffer is read-only");
+    let region = pd.allocate(64, AccessFlags::empty()).unwrap();
+    assert_eq!(
+        told(region.slice(60..65)),
+        "bytes 60..65 are not inside a region of 64 bytes"
+    );
+    assert_eq!(
+        told(region.slice(65..)),
+        "bytes 65..65 are not inside a region of 64 bytes"
+    );
+    assert_eq!(
+        told(region.remote(65)),
+        "bytes 65..65 are not inside a region of 64 bytes"
+    );
+    let past = told(region.write_at(usize::MAX, b"x"));
+    assert!(
+        past.ends_with("are not inside a region of 64 bytes"),
+        "{past}"
+    );
+    assert_eq!(
+        told(region.load_u64(4)),
+        "byte 4 is not 8-aligned in memory"
+    );
+    let other = region.clone();
+    assert_eq!(
+        told(region.into_inner()),
+        "cannot deregister the region: 1 other handles to it are alive; drop them first"
+    );
+    other.into_inner().unwrap();
+}
+
+#[test]
+fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).build().unwrap();
+    let qp = pd
+        .create_qp::<Rc>(&cq, &cq)
+        .max_inline_data(16)
+        .build()
+        .unwrap();
+    let region = pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap();
+    let sge = region.slice(..).unwrap();
+    assert_eq!(
+        told(qp.post_recv(&[RecvWr::new(1, &[sge])])),
+        "0 work requests were posted, then: the queue pair is in state RESET; move it to INIT first"
+    );
+    let endpoint = qp.prepare(&PathOptions::default()).unwrap();
+    assert_eq!(
+        told(qp.post_send(&[SendWr::send(1, &[sge])])),
+        "0 work requests were posted, then: the queue pair is in state INIT; move it to RTR and RTS \
+         first"
+    );
+    let sges = [sge; 3];
+    let error = qp
+        .post_recv(&[RecvWr::new(1, &[sge]), RecvWr::new(2, &sges)])
+        .unwrap_err();
+    assert_eq!(
+        (error.accepted, error.cause),
+        (1, PostCause::TooManySge { given: 3, max: 1 })
+    );
+    qp.connect(&endpoint, &endpoint, &Default::default())
+        .unwrap();
+    let long = [0; 17];
+    let wrs = [
+        SendWr::send_inline(1, b"fits"),
+        SendWr::send_inline(2, &long),
+    ];
+    assert_eq!(
+        told(qp.post_send(&wrs)),
+        "1 work requests were posted, then: the request has 17 bytes of inline data, the queue pair \
+         takes 16"
+    );
+    let mut exclusive = qp.exclusive_send().unwrap();
+    assert_eq!(
+        qp.post_send(&wrs).unwrap_err().cause,
+        PostCause::InExclusiveUse
+    );
+    assert_eq!(
+        told(qp.clone().destroy()),
+        "one of its queues is in exclusive use; drop the exclusive handle first"
+    );
+    exclusive.post_send(&wrs[..1]).unwrap();
+    drop(exclusive);
+    qp.clone().destroy().unwrap();
+    assert_eq!(qp.post_send(&wrs).unwrap_err().cause, PostCause::Destroyed);
+    assert_eq!(told(qp.state()), "the queue pair has been destroyed");
+    assert_eq!(told(qp.destroy()), "it has been destroyed already");
+}
+
+#[test]
+fn transitions_that_lack_something_or_cannot_be() {
+    let device = device();
+    let end = End::new(&device);
+    let number = end.qp.qp_num();
+    let rtr = QpAttr::to_state(QpState::Rtr);
+    assert_eq!(
+        told(end.qp.modify(&rtr)),
+        format!(
+            "queue pair {number}, RC, INIT→RTR: it lacks AV, PATH_MTU, RQ_PSN, MIN_RNR_TIMER, \
+             MAX_DEST_RD_ATOMIC, DEST_QPN"
+        )
+    );
+    assert_eq!(
+        told(end.qp.modify(&QpAttr::to_state(QpState::Rts))),
+        format!("queue pair {number}, RC, INIT→RTS: there is no such transition")
+    );
+    let strange = PathOptions {
+        gid: Some("10.1.2.3".parse::<std::net::IpAddr>().unwrap().into()),
+        ..PathOptions::default()
+    };
+    assert_eq!(
+        told(end.qp.prepare(&strange)),
+        "port 1 has no GID ::ffff:10.1.2.3: has its address changed?"
+    );
+    let no_port = PathOptions {
+        port: 2,
+        ..PathOptions::default()
+    };
+    let text = told(end.qp.prepare(&no_port));
+    assert!(
+        text.starts_with("cannot ask for port 2: QUERY_PORT failed (EINVAL"),
+        "{text}"
+    );
+    // A peer that nobody has heard of.
+    let mut remote = end.endpoint;
+    remote.gid = "10.1.2.3".parse::<std::net::IpAddr>().unwrap().into();
+    let error = end
+        .qp
+        .connect(&end.endpoint, &remote, &Default::default())
+        .unwrap_err();
+    let ConnectError::Modify(refused) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(refused.errno(), Some(Errno::ETIMEDOUT));
+    let hint = "the peer's address did not answer: is it on this network";
+    assert!(error.to_string().contains(hint), "{error}");
+    let QueryError(refused) = end.context.query_port(9).unwrap_err();
+    assert_eq!(refused.errno(), Some(Errno::EINVAL));
+}
+
+#[test]
+fn an_event_record_that_is_none() {
+    for len in [1, 8, 15] {
+        let device = device();
+        let context = device.open().unwrap();
+        let reader = context.events();
+        device.raise_port(AsyncEventKind::PortActive, 1);
+        device.raise_bytes(&vec![7; len]);
+        assert_eq!(
+            reader.try_next().unwrap().unwrap().kind(),
+            AsyncEventKind::PortActive
+        );
+        let error = reader.try_next().unwrap_err();
+        assert_eq!(error, EventError::BadRecord { len });
+        let text = format!("read {len} bytes where an event record has 16");
+        assert!(error.to_string().starts_with(&text), "{error}");
+        // It says so once, and goes on.
+        assert!(reader.try_next().unwrap().is_none());
+    }
+}
+
+#[test]
+fn queues_that_the_kernel_describes_wrongly_are_refused_and_given_back() {
+    let spoils = [
+        Spoil::SlotSize(5),
+        Spoil::SlotSize(17),
+        Spoil::SlotSize(u32::MAX),
+        Spoil::IndexMask(2),
+        Spoil::IndexMask(u32::MAX),
+        Spoil::IndexMask(0x7fff_ffff),
+        Spoil::IndexMask(0),
+        Spoil::Producer(0x1_0000),
+        Spoil::Consumer(u32::MAX),
+        Spoil::NoQueue,
+        Spoil::Unmappable,
+    ];
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).build().unwrap();
+    let before = device.live();
+    for spoil in spoils {
+        let check = |text: String, name: &str| {
+            let is_told = match spoil {
+                Spoil::Unmappable => text.contains("MMAP failed (EINVAL"),
+                _ => text.contains(&format!("{name}: the queue that the kernel made is not as")),
+            };
+            assert!(is_told, "{spoil:?}: {text}");
+            assert_eq!(device.live(), before, "{spoil:?}");
+        };
+        device.spoil_next_queue(spoil);
+        check(told(context.create_cq(4).build()), "CQ_CREATE");
+        device.spoil_next_queue(spoil);
+        check(told(pd.create_srq(4).build()), "SRQ_CREATE");
+        for skip in [0, 1] {
+            device.spoil_queue_after(skip, spoil);
+            check(told(pd.create_qp::<Rc>(&cq, &cq).build()), "QP_CREATE");
+        }
+    }
+    context.create_cq(4).build().unwrap();
+}
+
+#[test]
+fn indices_that_go_bad_in_use_are_told_and_nothing_is_read_or_written() {
+    let Pair { a, .. } = pair();
+    let region = a.pd.allocate(8, AccessFlags::LOCAL_WRITE).unwrap();
+    let srq = a.pd.create_srq(4).build().unwrap();
+    let sge = [region.slice(..).unwrap()];
+    for bad in [64, 0x8000_0000, u32::MAX] {
+        assert!(
+            a.device
+                .spoil_cq(a.cq.id(), Spoil::Producer(bad << 8 | bad))
+        );
+        assert_eq!(a.cq.poll(&mut [Wc::default()]), Err(PollError::CorruptRing));
+        let consumer = Spoil::Consumer(bad << 8 | bad);
+        assert!(a.device.spoil_srq(srq.id(), consumer));
+        let wrs = [RecvWr::new(1, &sge); 9];
+        let error = srq.post_recv(&wrs).unwrap_err();
+        assert_eq!((error.accepted, error.cause), (0, PostCause::CorruptRing));
+        let number = a.qp.qp_num().0;
+        assert!(a.device.spoil_recv(number, consumer) && a.device.spoil_send(number, consumer));
+        let wrs = [RecvWr::new(1, &sge); 200];
+        let error = a.qp.post_recv(&wrs).unwrap_err();
+        assert_eq!((error.accepted, error.cause), (0, PostCause::CorruptRing));
+        let wrs = [SendWr::send_inline(1, b""); 200];
+        let error = a.qp.post_send(&wrs).unwrap_err();
+        assert_eq!((error.accepted, error.cause), (0, PostCause::CorruptRing));
+    }
+    assert_eq!(
+        told(a.cq.poll(&mut [Wc::default()])),
+        "the completion queue's indices are out of range; destroy it"
+    );
+    a.qp.destroy().unwrap();
+    a.cq.destroy().unwrap();
+    srq.destroy().unwrap();
+}
+
+#[test]
+fn completions_that_are_lost_or_late() {
+    let Pair { a, b, .. } = pair();
+    let theirs = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    let theirs = b.pd.allocate(8, theirs).unwrap();
+    let remote = theirs.remote(0).unwrap();
+    let write = |id| {
+        a.qp.post_send(&[SendWr::write_inline(id, b"x", remote).signaled()])
+    };
+    a.device.lose_completions(1);
+    write(1).unwrap();
+    write(2).unwrap();
+    assert_eq!(a.status().0, 2);
+    a.nothing();
+    a.device.hold_completions(true);
+    write(3).unwrap();
+    write(4).unwrap();
+    a.nothing();
+    a.device.hold_completions(false);
+    assert_eq!((a.status().0, a.status().0), (3, 4));
+    a.nothing();
+}
