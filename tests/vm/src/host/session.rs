@@ -178,11 +178,25 @@ impl Guest {
                 Accel::Tcg
             }
         };
+        match Self::boot_with(accel, machine, folder) {
+            Err(Early::Died(problem)) => {
+                // An emulated machine on a busy host may miss its own timers. A second death is
+                // the guest's own fault.
+                say(format_args!("{problem}\ntrying once more …"));
+                Self::boot_with(accel, machine, folder).map_err(Early::into_problem)
+            }
+            other => other.map_err(Early::into_problem),
+        }
+    }
+
+    fn boot_with(accel: Accel, machine: &Machine, folder: &RunFolder) -> Result<Self, Early> {
         let start = Instant::now();
-        let process = Process::start(machine, accel, folder)?;
+        let mut process = Process::start(machine, accel, folder).map_err(Early::Other)?;
         match process.next(Some(start + BOOT_LIMIT)) {
-            Next::Message(ToHost::Hello(release)) => Self::ready(process, accel, release, start),
-            other => Err(boot_failed(&process, &other)),
+            Next::Message(ToHost::Hello(release)) => {
+                Self::ready(process, accel, release, start).map_err(Early::Other)
+            }
+            other => Err(boot_failed(&mut process, &other)),
         }
     }
 
@@ -218,7 +232,7 @@ impl Guest {
     }
 
     fn ready(
-        process: Process,
+        mut process: Process,
         accel: Accel,
         release: String,
         start: Instant,
@@ -240,7 +254,7 @@ impl Guest {
                         process.last_words()
                     )));
                 }
-                other => return Err(boot_failed(&process, &other)),
+                other => return Err(boot_failed(&mut process, &other).into_problem()),
             }
         }
     }
@@ -288,19 +302,49 @@ impl Guest {
     }
 }
 
-fn boot_failed(process: &Process, how: &Next) -> Problem {
+/// Why a boot failed.
+enum Early {
+    /// The guest was suddenly gone.
+    Died(Problem),
+    /// Anything else, which would only happen again.
+    Other(Problem),
+}
+
+impl Early {
+    fn into_problem(self) -> Problem {
+        match self {
+            Self::Died(p) | Self::Other(p) => p,
+        }
+    }
+}
+
+fn boot_failed(process: &mut Process, how: &Next) -> Early {
     let console = fs::read(&process.console).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
     let said = console
         .lines()
         .find_map(|l| l.split_once(CONSOLE_PREFIX))
         .map(|(_, why)| why);
-    let how = match (said, how) {
-        (Some(why), _) => format!("the guest gave up: {why}"),
-        (None, Next::TimedOut) => format!("the guest was not ready after {BOOT_LIMIT:?}"),
-        (None, _) => "the guest died while it was booting".to_owned(),
-    };
-    Problem::new(format!("{how}\n{}", process.last_words()))
+    let words = process.last_words();
+    let other = |text: String| Early::Other(Problem::new(format!("{text}\n{words}")));
+    match (said, how) {
+        (Some(why), _) => other(format!("the guest gave up: {why}")),
+        (None, Next::TimedOut) => other(format!(
+            "the guest was not ready after {} s",
+            BOOT_LIMIT.as_secs()
+        )),
+        (None, _) => {
+            // Its output is closed, so it ends now.
+            let end = process
+                .child
+                .wait()
+                .map(|s| s.to_string())
+                .unwrap_or_default();
+            Early::Died(Problem::new(format!(
+                "the guest died while it was booting (QEMU ended with {end})\n{words}"
+            )))
+        }
+    }
 }
 
 /// What of a console explains an end: from the first complaint on, or else the last lines.
