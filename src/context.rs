@@ -111,7 +111,15 @@ impl Context {
         let provider = uverbs_providers::for_driver(driver)
             .filter(|provider| provider.driver_abis().contains(&driver_abi));
         let session = Arc::new(Session::new(kernel, driver.to_raw()));
-        let context = verbs::context::get_context(&session, &mut []).map_err(command)?;
+        // A driver without a provider here may insist on saying something of itself (siw does):
+        // it gets room for that, and nobody reads it.
+        let mut unread = [0; 128];
+        let room = if provider.is_some() {
+            &mut [][..]
+        } else {
+            &mut unread[..]
+        };
+        let context = verbs::context::get_context(&session, room).map_err(command)?;
         let events = verbs::context::alloc_async_events(&session).map_err(command)?;
         let events = EventSource::new(events, Arc::clone(session.status()))
             .map(Arc::new)

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use uverbs_abi::layout::driver::DriverId;
-use uverbs_abi::{Cause, CommandError, Errno};
+use uverbs_abi::{CommandError, Errno};
 use uverbs_providers::error::{CloseError, CreateError as ProviderError};
 
 /// The device list could not be read.
@@ -372,9 +372,4 @@ impl ObjectError {
             Self::Command(error) => error.errno(),
         }
     }
-}
-
-/// Whether a refusal says that the device has been removed.
-pub(crate) fn is_removal(error: &CommandError) -> bool {
-    error.cause == Cause::DeviceGone
 }

@@ -62,8 +62,14 @@ impl PdInner {
 impl Drop for PdInner {
     fn drop(&mut self) {
         // Everything that rests on it holds a handle to it, so the kernel has no cause to refuse;
-        // if it does, the object goes with the open file.
-        let _ = verbs::pd::dealloc(self.context.session(), self.handle);
+        // if it does, the object goes with the open file, and what may still be written is leaked.
+        if verbs::pd::dealloc(self.context.session(), self.handle).is_err() {
+            let graveyard = self
+                .graveyard
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(graveyard));
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use uverbs_abi::{CommandError, Session};
 
@@ -225,8 +225,25 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     /// [`PostError`]; `accepted` counts those that are in the queue.
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
 
-    /// Tells the provider that a command has moved the queue pair to another state.
-    fn state_changed(&self, state: QpState);
+    /// The state as last known: after a command of ours, or as found since. The kernel may have
+    /// moved it to the error state unnoticed.
+    fn known_state(&self) -> QpState;
+
+    /// Held over every command that asks for the state or changes it, and what is then stored of
+    /// it: whoever looked earlier must not store later. Never taken before a queue's own lock by
+    /// the same thread.
+    fn commands(&self) -> &Mutex<()>;
+
+    /// Tells the provider that a command has moved the queue pair to another state, or found it
+    /// there. Called with [`commands`](Self::commands) held.
+    ///
+    /// # Errors
+    /// The kernel's refusal of a command that the change made necessary.
+    fn state_changed(&self, state: QpState) -> Result<(), CommandError>;
+
+    /// Tells the provider that the queue pair was found in the error state without a command of
+    /// ours. Called without [`commands`](Self::commands).
+    fn found_failed(&self);
 
     /// Takes the send queue out for use by one owner.
     ///

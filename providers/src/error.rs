@@ -40,11 +40,13 @@ pub enum PostCause {
         /// The queue pair's limit.
         max: u32,
     },
-    /// More than 2³¹ bytes in one message.
-    #[error("the message has {given} bytes, a message holds at most 2147483648")]
+    /// More bytes in one message than the device takes: 2³¹ by the specification, one less on rxe.
+    #[error("the message has {given} bytes, the device takes {max}")]
     MessageTooLong {
         /// In the request.
         given: u64,
+        /// The device's limit.
+        max: u32,
     },
     /// An atomic operation on anything but 8 bytes.
     #[error("an atomic operation needs 8 bytes for its result, the element has {given}")]

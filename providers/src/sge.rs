@@ -18,8 +18,9 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 ///
 /// Opaque on purpose: it comes from `MemoryRegion::slice`, which has checked it against the
 /// region. It borrows nothing. If the region is gone by the time the device looks, the device
-/// refuses the key and the request completes with
-/// [`WcStatus::LocalProtectionError`](crate::wc::WcStatus::LocalProtectionError).
+/// refuses the key and the request fails; with which status depends on the driver
+/// ([`LocalProtectionError`](crate::wc::WcStatus::LocalProtectionError) by the specification, others
+/// on rxe).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 #[doc(alias = "ibv_sge")]

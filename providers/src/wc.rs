@@ -69,7 +69,8 @@ statuses! {
     BadResponse = 7, "bad response error";
     /// The local registration did not allow the access.
     LocalAccessError = 8, "local access error";
-    /// The peer found the request invalid (too long for its receive, or not allowed on its queue).
+    /// The peer found the request invalid: not allowed on its queue pair, or unaligned. By the
+    /// specification also: too long for its receive, which rxe tells as `RemoteOperationError`.
     RemoteInvalidRequest = 9, "remote invalid request error";
     /// The peer's key, range or access right was wrong.
     RemoteAccessError = 10, "remote access error";

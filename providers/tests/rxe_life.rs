@@ -62,7 +62,7 @@ fn a_shared_receive_queue_takes_the_place_of_the_receive_queue() {
     let qp = Rxe
         .create_qp(&session, &qp_spec(3, 9, Some(srq.handle())))
         .unwrap();
-    qp.state_changed(QpState::Init);
+    qp.state_changed(QpState::Init).unwrap();
     let refusal = PostError::new(0, PostCause::UsesSharedReceiveQueue);
     assert_eq!(qp.post_recv(&recvs(0..1)), Err(refusal));
     assert!(matches!(qp.take_recv(), Err(error) if error == refusal));
@@ -131,7 +131,7 @@ fn an_exclusive_queue_is_out_until_it_is_back() {
     assert!(matches!(qp.take_send(), Err(error) if error == lent));
     own_send.post_send(&sends(0..3)).unwrap();
     own_recv.post_recv(&recvs(0..3)).unwrap();
-    qp.state_changed(QpState::Rtr);
+    qp.state_changed(QpState::Rtr).unwrap();
     assert!(matches!(
         own_send.post_send(&sends(3..4)).unwrap_err().cause,
         PostCause::WrongState {
@@ -139,7 +139,7 @@ fn an_exclusive_queue_is_out_until_it_is_back() {
             ..
         }
     ));
-    qp.state_changed(QpState::Rts);
+    qp.state_changed(QpState::Rts).unwrap();
 
     // With one of the two out, a destroy leaves the other where it was.
     qp.put_back_send(own_send);

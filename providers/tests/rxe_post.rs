@@ -25,7 +25,7 @@ fn queues_of_every_size_hold_what_they_say_and_wrap() {
             let qp = Rxe
                 .create_qp(&session, &qp_spec(asked, asked, None))
                 .unwrap();
-            qp.state_changed(QpState::Rts);
+            qp.state_changed(QpState::Rts).unwrap();
             let caps = qp.caps();
             assert_eq!(caps.max_send_wr, (asked + 1).next_power_of_two() - 1);
             assert_eq!(caps.max_recv_wr, caps.max_send_wr);
@@ -119,14 +119,14 @@ fn states_are_checked_before_anything_is_written() {
     let recv = || state_of(qp.post_recv(&recvs(0..1)));
     assert_eq!(recv(), Some(QpState::Reset));
     assert_eq!(send(), Some(QpState::Reset));
-    qp.state_changed(QpState::Init);
+    qp.state_changed(QpState::Init).unwrap();
     assert_eq!((send(), recv()), (Some(QpState::Init), None));
-    qp.state_changed(QpState::Rtr);
+    qp.state_changed(QpState::Rtr).unwrap();
     assert_eq!((send(), recv()), (Some(QpState::Rtr), None));
     assert!(fake.state().doorbells.is_empty());
     assert_eq!(fake.qp(qp.handle().0).send.producer(), 0);
     for state in [QpState::Rts, QpState::Sqd, QpState::Sqe] {
-        qp.state_changed(state);
+        qp.state_changed(state).unwrap();
         assert_eq!(send(), None);
     }
     assert_eq!(fake.state().doorbells.len(), 3);
@@ -181,13 +181,13 @@ fn receives_posted_in_the_error_state_are_flushed() {
     let handle = qp.handle().0;
     qp.post_recv(&recvs(0..1)).unwrap();
     assert_eq!(asked(&fake), (0, 0));
-    qp.state_changed(QpState::Err);
+    qp.state_changed(QpState::Err).unwrap();
     qp.post_recv(&recvs(1..2)).unwrap();
     assert_eq!(asked(&fake), (1, 0));
     assert_eq!(fake.state().moved_to_error, [handle]);
 
     // Something failed, but not this one: asked once for each failure.
-    qp.state_changed(QpState::Rts);
+    qp.state_changed(QpState::Rts).unwrap();
     fake.state().qp_state = QpState::Rts.raw();
     session.note_error();
     qp.post_recv(&recvs(2..3)).unwrap();
@@ -211,7 +211,7 @@ fn receives_posted_in_the_error_state_are_flushed() {
 fn queues_of_size_zero_hold_nothing() {
     let (_fake, session) = Fake::open();
     let qp = Rxe.create_qp(&session, &qp_spec(1, 0, None)).unwrap();
-    qp.state_changed(QpState::Rts);
+    qp.state_changed(QpState::Rts).unwrap();
     assert_eq!(qp.caps().max_recv_wr, 0);
     assert_eq!(qp.post_recv(&recvs(0..1)), Err(full(0)));
     qp.post_send(&sends(0..1)).unwrap();

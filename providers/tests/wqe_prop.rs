@@ -106,9 +106,10 @@ fn expect(request: &Request, limits: SendLimits) -> Result<(u32, Vec<Sge>, Vec<u
             });
         }
         let given: u128 = sges.iter().map(|sge| u128::from(sge.len())).sum();
-        if given > 1 << 31 {
+        if given >= 1 << 31 {
             return Err(PostCause::MessageTooLong {
                 given: u64::try_from(given).unwrap(),
+                max: i32::MAX.cast_unsigned(),
             });
         }
         Ok((u32::try_from(given).unwrap(), sges.to_vec(), Vec::new()))
@@ -248,8 +249,8 @@ proptest! {
         if sges.len() > max_sge as usize {
             let refusal = PostCause::TooManySge { given: sges.len(), max: max_sge };
             prop_assert_eq!(done, Err(refusal));
-        } else if given > 1 << 31 {
-            prop_assert_eq!(done, Err(PostCause::MessageTooLong { given }));
+        } else if given >= 1 << 31 {
+            prop_assert_eq!(done, Err(PostCause::MessageTooLong { given, max: i32::MAX.cast_unsigned() }));
         } else {
             prop_assert_eq!(done, Ok(()));
             let found = read::recv(&memory.slot(1));
@@ -309,7 +310,8 @@ fn lengths_beyond_32_bits_are_summed_and_refused() {
     assert_eq!(
         done,
         Err(PostCause::MessageTooLong {
-            given: 0x1_0000_0010
+            given: 0x1_0000_0010,
+            max: i32::MAX.cast_unsigned(),
         })
     );
 

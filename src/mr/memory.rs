@@ -15,9 +15,13 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use uverbs_abi::CommandError;
 use uverbs_providers::sge::Sge;
+use uverbs_providers::types::AccessFlags;
+use uverbs_providers::verbs::{self, mr::Registered};
 
 use super::{MrInner, StableBytes};
+use crate::pd::ProtectionDomain;
 
 const WORD: usize = size_of::<u64>();
 
@@ -26,6 +30,7 @@ const WORD: usize = size_of::<u64>();
 pub(super) struct Memory {
     base: NonNull<u8>,
     len: usize,
+    writable: bool,
 }
 
 // SAFETY: the bytes are reached through atomics only, which any thread may use.
@@ -35,11 +40,31 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// # Safety
-    /// `base` must be valid for reads and (if `write` or `store` is ever called) writes of `len`
-    /// bytes for as long as the value or a copy of it is used, and nobody in this program may reach
-    /// those bytes in any other way meanwhile, but for reads if nothing here writes.
-    pub(super) const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        Self { base, len }
+    /// For as long as the value or a copy of it is used, `base` must be valid for reads of `len`
+    /// bytes. If `writable`, also for writes, and nobody in this program may reach those bytes in any
+    /// other way; if not, nobody at all may write them.
+    pub(super) const unsafe fn new(base: NonNull<u8>, len: usize, writable: bool) -> Self {
+        Self {
+            base,
+            len,
+            writable,
+        }
+    }
+
+    /// Registers the bytes; `access` must let nobody write what is not writable.
+    pub(super) fn register(
+        &self,
+        pd: &ProtectionDomain,
+        access: AccessFlags,
+    ) -> Result<Registered, CommandError> {
+        assert!(self.writable || !access.intersects(AccessFlags::WRITES | AccessFlags::MW_BIND));
+        let (session, start) = (pd.context().session(), self.address());
+        let len = self.len as u64;
+        // SAFETY: the bytes stay valid until the region that this is part of has ended the
+        // registration, and for good if that fails (`MrInner`'s `Drop`); until then they are
+        // reached through this module alone, which expects others to write them (contract of
+        // `new`), or, if nobody may, nobody can (just asserted).
+        unsafe { verbs::mr::register(session, pd.inner.handle, start, len, start, access) }
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -59,7 +84,7 @@ impl Memory {
 
     /// The byte at `offset`, which must lie outside the words.
     fn byte(&self, offset: usize) -> &AtomicU8 {
-        assert!(offset < self.len);
+        assert!(self.writable && offset < self.len);
         // SAFETY: `offset < len`, so the pointer stays inside the buffer of `new`.
         let pointer = unsafe { self.base.add(offset) };
         // SAFETY: valid for `len` bytes and reached through atomics only (contract of `new`); bytes
@@ -81,6 +106,9 @@ impl Memory {
 
     /// Copies out of the buffer. Panics past its end; the caller checks.
     pub(super) fn read(&self, offset: usize, out: &mut [u8]) {
+        if !self.writable {
+            return self.read_constant(offset, out);
+        }
         let (first, last) = self.words();
         let mut at = offset;
         let mut rest = out;
@@ -100,6 +128,20 @@ impl Memory {
             rest = &mut rest[step..];
             at += step;
         }
+    }
+
+    /// Copies out of a buffer that nobody writes.
+    fn read_constant(&self, offset: usize, out: &mut [u8]) {
+        let end = offset.checked_add(out.len());
+        assert!(end.is_some_and(|end| end <= self.len));
+        // SAFETY: `offset <= len`, so the pointer stays inside the buffer of `new`.
+        let from = unsafe { self.base.add(offset) };
+        // SAFETY: `offset + out.len() <= len`; valid for reads and written by nobody (contract of
+        // `new`); `out` is borrowed exclusively, so the two do not overlap.
+        unsafe {
+            from.as_ptr()
+                .copy_to_nonoverlapping(out.as_mut_ptr(), out.len())
+        };
     }
 
     /// Copies into the buffer. Panics past its end; the caller checks.
@@ -132,15 +174,24 @@ impl Memory {
         }
     }
 
-    fn aligned_word(&self, offset: usize) -> Option<&AtomicU64> {
+    fn is_word(&self, offset: usize) -> bool {
         let (first, last) = self.words();
-        let is_word = offset >= first && offset < last && (offset - first).is_multiple_of(WORD);
-        is_word.then(|| self.word(offset))
+        offset >= first && offset < last && (offset - first).is_multiple_of(WORD)
+    }
+
+    fn aligned_word(&self, offset: usize) -> Option<&AtomicU64> {
+        self.is_word(offset).then(|| self.word(offset))
     }
 
     /// One word, or `None` if the offset is not that of a word.
     pub(super) fn load(&self, offset: usize) -> Option<u64> {
-        Some(self.aligned_word(offset)?.load(Ordering::Relaxed))
+        if self.writable {
+            return Some(self.aligned_word(offset)?.load(Ordering::Relaxed));
+        }
+        let mut bytes = [0; WORD];
+        self.is_word(offset)
+            .then(|| self.read_constant(offset, &mut bytes))?;
+        Some(u64::from_ne_bytes(bytes))
     }
 
     /// One word, or `None` if the offset is not that of a word.
@@ -171,7 +222,7 @@ mod tests {
         let mut words = vec![0u64; (skip + len).div_ceil(8) + 1];
         let base = NonNull::new(words.as_mut_ptr().cast::<u8>()).unwrap();
         // SAFETY: inside the vector, which outlives the test's use and is reached in no other way.
-        let memory = unsafe { Memory::new(base.add(skip), len) };
+        let memory = unsafe { Memory::new(base.add(skip), len, true) };
         test(memory);
     }
 

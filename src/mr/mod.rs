@@ -22,7 +22,6 @@ use uverbs_providers::wr::RemoteAddr;
 
 use crate::error::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,
-    is_removal,
 };
 use crate::pd::ProtectionDomain;
 use memory::Memory;
@@ -81,17 +80,7 @@ impl ProtectionDomain {
             return refuse(parts, RegisterErrorCause::NeedsLocalWrite);
         }
         let memory = parts.memory();
-        let session = self.context().session();
-        let start = memory.address();
-        let result = verbs::mr::register(
-            session,
-            self.inner.handle,
-            start,
-            length as u64,
-            start,
-            access,
-        );
-        match result {
+        match memory.register(self, access) {
             Ok(registered) => Ok(MemoryRegion {
                 inner: Arc::new(MrInner {
                     registered,
@@ -101,7 +90,7 @@ impl ProtectionDomain {
                     pd: self.clone(),
                 }),
             }),
-            Err(error) => refuse(parts, explain(error, start, length as u64)),
+            Err(error) => refuse(parts, explain(error, memory.address(), length as u64)),
         }
     }
 
@@ -337,13 +326,11 @@ impl<B: StableBytes> MemoryRegion<B> {
 }
 
 impl<B: StableBytes> MrInner<B> {
-    /// Takes the device's access away.
+    /// Takes the device's access away. Only success says that it is gone: after the device has been
+    /// removed the kernel still answers this, once, and while it is being removed it says `EIO`
+    /// before the device has stopped.
     fn deregister(&self) -> Result<(), CommandError> {
-        match verbs::mr::deregister(self.pd.context().session(), self.registered.handle) {
-            // The kernel took the access away when it removed the device.
-            Err(error) if is_removal(&error) => Ok(()),
-            other => other,
-        }
+        verbs::mr::deregister(self.pd.context().session(), self.registered.handle)
     }
 
     /// Gives the owner back its memory, or keeps it for as long as a driver may still write it.

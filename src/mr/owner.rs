@@ -67,9 +67,9 @@ impl<B: StableBytes> RawParts<B> {
 
     pub(super) const fn memory(&self) -> Memory {
         // SAFETY: `StableBytes` promises that the bytes stay valid and are reached by nobody else
-        // until `rebuild`; a region drops its `Memory` for good before it rebuilds, and writes only
-        // if the buffer is writable.
-        unsafe { Memory::new(self.base, self.len) }
+        // until `rebuild`, or only read by anybody if the buffer is not writable; a region drops its
+        // `Memory` for good before it rebuilds.
+        unsafe { Memory::new(self.base, self.len, B::WRITABLE) }
     }
 
     pub(super) fn rebuild(self) -> B {

@@ -2,10 +2,9 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 
 use uverbs_providers::contract::QpSpec;
-use uverbs_providers::types::{QpCaps, QpState};
+use uverbs_providers::types::QpCaps;
 
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
 use crate::cq::CompletionQueue;
@@ -194,7 +193,6 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 gate: Gate::default(),
                 registration,
                 qp_type: T::TYPE,
-                state: AtomicU8::new(QpState::Reset.raw()),
                 send_cq: self.send_cq.clone(),
                 recv_cq: self.recv_cq.clone(),
                 srq: self.srq.cloned(),

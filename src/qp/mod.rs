@@ -18,14 +18,14 @@ pub use timer::{AckTimeout, RnrTimer};
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use uverbs_abi::Session;
+use uverbs_abi::{CommandError, Session};
 use uverbs_providers::contract::QpOps;
 use uverbs_providers::error::CloseError;
 use uverbs_providers::types::{QpCaps, QpNum, QpState, QpType};
+use uverbs_providers::verbs;
 
 use crate::cq::CompletionQueue;
 use crate::error::DestroyError;
@@ -83,8 +83,6 @@ pub(crate) struct QpInner {
     pub(crate) gate: Gate,
     registration: Registration,
     qp_type: QpType,
-    /// The state after the last command of ours; the kernel may have moved it to ERR since.
-    state: AtomicU8,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
     srq: Option<SharedReceiveQueue>,
@@ -202,14 +200,19 @@ impl QpInner {
         self.pd.context().session()
     }
 
-    fn known_state(&self) -> QpState {
-        // Relaxed: a hint, corrected by asking the kernel wherever it decides anything.
-        QpState::from_raw(self.state.load(Ordering::Relaxed)).unwrap_or(QpState::Reset)
+    /// Held over a command that asks for the state or changes it, and over storing what it said.
+    fn in_turn(&self) -> MutexGuard<'_, ()> {
+        self.ops
+            .commands()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_state(&self, state: QpState) {
-        self.state.store(state.raw(), Ordering::Relaxed);
-        self.ops.state_changed(state);
+    /// Asks the kernel for the state and stores it; [`in_turn`](Self::in_turn) must be held.
+    fn ask_state(&self) -> Result<QpState, CommandError> {
+        let state = verbs::qp::query_state(self.session(), self.ops.handle())?;
+        self.ops.state_changed(state)?;
+        Ok(state)
     }
 }
 
@@ -275,7 +278,7 @@ impl fmt::Debug for QpInner {
         f.debug_struct("QueuePair")
             .field("type", &self.qp_type)
             .field("qp_num", &self.ops.qp_num().0)
-            .field("state", &self.known_state())
+            .field("state", &self.ops.known_state())
             .finish()
     }
 }

@@ -302,33 +302,44 @@ impl<T: Transport> QueuePair<T> {
 
     /// Asks the kernel for all attributes.
     ///
+    /// If it is found in ERR without a command having moved it there, receives that were posted
+    /// since, and would otherwise lie there, come back flushed.
+    ///
     /// # Errors
     /// [`ObjectError`].
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpInfo, ObjectError> {
-        let session = self.inner.session();
-        let _pass = teardown::enter(&self.inner.gate, session, NAME, "QUERY_QP")?;
-        let info = verbs::qp::query(
-            session,
-            self.inner.ops.handle(),
-            raw::IB_QP_ATTR_STANDARD_BITS,
-        )?;
-        let info = QpInfo::from(info);
-        if let Some(state) = info.state {
-            self.inner.set_state(state);
+        let (inner, session) = (&*self.inner, self.inner.session());
+        let _pass = teardown::enter(&inner.gate, session, NAME, "QUERY_QP")?;
+        let info = {
+            let _turn = inner.in_turn();
+            let mask = raw::IB_QP_ATTR_STANDARD_BITS;
+            let info = QpInfo::from(verbs::qp::query(session, inner.ops.handle(), mask)?);
+            if let Some(state) = info.state {
+                inner.ops.state_changed(state)?;
+            }
+            info
+        };
+        if info.state == Some(QpState::Err) {
+            inner.ops.found_failed();
         }
         Ok(info)
     }
 
-    /// Asks the kernel for the state.
+    /// Asks the kernel for the state; as [`query`](Self::query).
     ///
     /// # Errors
     /// [`ObjectError`].
     pub fn state(&self) -> Result<QpState, ObjectError> {
-        let session = self.inner.session();
-        let _pass = teardown::enter(&self.inner.gate, session, NAME, "QUERY_QP")?;
-        let state = verbs::qp::query_state(session, self.inner.ops.handle())?;
-        self.inner.set_state(state);
+        let inner = &*self.inner;
+        let _pass = teardown::enter(&inner.gate, inner.session(), NAME, "QUERY_QP")?;
+        let state = {
+            let _turn = inner.in_turn();
+            inner.ask_state()?
+        };
+        if state == QpState::Err {
+            inner.ops.found_failed();
+        }
         Ok(state)
     }
 }
@@ -344,30 +355,26 @@ impl QpInner {
             attr: Box::new(*attr),
             cause,
         };
-        let known = self.known_state();
+        let refused = |from, refusal| error(from, ModifyErrorCause::Refused { refusal });
         let _pass = teardown::enter(&self.gate, session, NAME, "MODIFY_QP")
-            .map_err(|refusal| error(known, ModifyErrorCause::Refused { refusal }))?;
-        let handle = self.ops.handle();
+            .map_err(|refusal| refused(self.ops.known_state(), refusal))?;
+        let _turn = self.in_turn();
+        let known = self.ops.known_state();
         if judge(self.qp_type, known, attr).is_err() {
             // It may have gone to ERR by itself: what counts is the state that it is in now.
-            let now = verbs::qp::query_state(session, handle).map_err(|refusal| {
-                error(
-                    known,
-                    ModifyErrorCause::Refused {
-                        refusal: refusal.into(),
-                    },
-                )
-            })?;
-            self.set_state(now);
+            let now = self
+                .ask_state()
+                .map_err(|refusal| refused(known, refusal.into()))?;
             judge(self.qp_type, now, attr).map_err(|cause| error(now, cause))?;
         }
-        match verbs::qp::modify(session, handle, &attr.to_raw()) {
-            Ok(()) => {
-                if let Some(state) = attr.state {
-                    self.set_state(state);
-                }
-                Ok(())
-            }
+        match verbs::qp::modify(session, self.ops.handle(), &attr.to_raw()) {
+            Ok(()) => match attr.state {
+                Some(state) => self
+                    .ops
+                    .state_changed(state)
+                    .map_err(|refusal| refused(state, refusal.into())),
+                None => Ok(()),
+            },
             Err(refusal) => Err(self.explain(refusal, attr, &error)),
         }
     }
@@ -379,24 +386,18 @@ impl QpInner {
         attr: &QpAttr,
         error: &impl Fn(QpState, ModifyErrorCause) -> ModifyError,
     ) -> ModifyError {
-        let known = self.known_state();
-        if refusal.errno() != Some(Errno::EINVAL) {
-            return error(
-                known,
-                ModifyErrorCause::Refused {
-                    refusal: refusal.into(),
-                },
-            );
-        }
-        let now = verbs::qp::query_state(self.session(), self.ops.handle()).unwrap_or(known);
-        self.set_state(now);
-        let cause = match judge(self.qp_type, now, attr) {
-            Err(cause) if now != known => cause,
-            _ => ModifyErrorCause::Refused {
-                refusal: refusal.into(),
-            },
+        let known = self.ops.known_state();
+        let refused = ModifyErrorCause::Refused {
+            refusal: refusal.into(),
         };
-        error(now, cause)
+        if refusal.errno() != Some(Errno::EINVAL) {
+            return error(known, refused);
+        }
+        let now = self.ask_state().unwrap_or(known);
+        match judge(self.qp_type, now, attr) {
+            Err(cause) if now != known => error(now, cause),
+            _ => error(now, refused),
+        }
     }
 }
 

@@ -9,8 +9,8 @@
 //! Whether every send makes a completion is the kernel's business (it keeps `sq_sig_all`); nothing
 //! is set in the requests for it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use uverbs_abi::{Cause, CommandError, Session};
 
@@ -34,6 +34,8 @@ pub(super) struct Core {
     handle: QpHandle,
     /// A [`QpState`] as last known: from a command of ours, or asked for after a failure.
     state: AtomicU8,
+    /// Held over commands that ask for the state or change it.
+    commands: Mutex<()>,
 }
 
 impl Core {
@@ -42,6 +44,7 @@ impl Core {
             session,
             handle,
             state: AtomicU8::new(QpState::Reset.raw()),
+            commands: Mutex::new(()),
         }
     }
 
@@ -234,20 +237,15 @@ impl RecvRing {
     #[cold]
     fn flush_if_failed(&mut self) -> Result<(), CommandError> {
         let core = &*self.core;
+        // One after the other with whoever moves it: a queue pair that has been brought back must
+        // not be sent to the error state for what it was before.
+        let _turn = core.commands.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the question: what fails after this is a new reason to ask.
         let epoch = core.session.error_epoch();
-        if core.state() != QpState::Err {
-            let before = core.state.load(Ordering::Relaxed);
-            let now = verbs::qp::query_state(&core.session, core.handle)?;
-            if now == QpState::Err {
-                // Unless a command of ours has moved it in the meantime, which is newer.
-                let _ = core.state.compare_exchange(
-                    before,
-                    now.raw(),
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-            }
+        if core.state() != QpState::Err
+            && verbs::qp::query_state(&core.session, core.handle)? == QpState::Err
+        {
+            core.state.store(QpState::Err.raw(), Ordering::Relaxed);
         }
         if core.state() == QpState::Err {
             verbs::qp::modify_to_error(&core.session, core.handle)?;
@@ -365,8 +363,28 @@ impl QpOps for RxeQp {
         recv.with(|ring| ring.post(wrs))?
     }
 
-    fn state_changed(&self, state: QpState) {
-        self.core.state.store(state.raw(), Ordering::Relaxed);
+    fn known_state(&self) -> QpState {
+        self.core.state()
+    }
+
+    fn commands(&self) -> &Mutex<()> {
+        &self.core.commands
+    }
+
+    fn state_changed(&self, state: QpState) -> Result<(), CommandError> {
+        let before = self.core.state.swap(state.raw(), Ordering::Relaxed);
+        if before == QpState::Sqd.raw() && state == QpState::Rts {
+            // What was posted in SQD waits for somebody to say so.
+            self.core.session.doorbell(self.core.handle.0)?;
+        }
+        Ok(())
+    }
+
+    fn found_failed(&self) {
+        if let Some(recv) = self.recv.as_deref().filter(|_| self.core.session.is_ours()) {
+            // As in `Receivers::failed`.
+            let _ = recv.with(|ring| ring.flush_late());
+        }
     }
 
     fn take_send(&self) -> Result<ExclusiveSend, PostError> {

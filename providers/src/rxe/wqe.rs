@@ -26,7 +26,7 @@ use uverbs_abi::layout::rxe::{
 };
 
 use crate::error::PostCause;
-use crate::sge::{MAX_MESSAGE, Sge};
+use crate::sge::Sge;
 use crate::shared::Slot;
 use crate::types::Rkey;
 use crate::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
@@ -37,6 +37,10 @@ pub const SEND_HEAD: usize = size_of::<rxe_send_wqe>();
 pub const RECV_HEAD: usize = size_of::<rxe_recv_wqe>();
 /// Bytes of one element.
 pub const SGE_LEN: usize = size_of::<rxe_sge>();
+
+/// The kernel counts what is left of a message in a signed 32-bit number (`copy_data` in
+/// `rxe_mr.c`), so that the 2³¹ bytes of the specification would be none at all.
+pub const MAX_LENGTH: u32 = (1 << 31) - 1;
 
 /// `IB_SEND_INLINE`. Not among [`SendFlags`]: whether data is inline follows from its type.
 const INLINE: u32 = 8;
@@ -217,8 +221,11 @@ fn elements<const HEAD: usize>(
         [sge.addr(), pair(sge.len(), sge.lkey().0)]
     });
     match u32::try_from(total) {
-        Ok(length) if length <= MAX_MESSAGE => Ok((length, num_sge)),
-        _ => Err(PostCause::MessageTooLong { given: total }),
+        Ok(length) if length <= MAX_LENGTH => Ok((length, num_sge)),
+        _ => Err(PostCause::MessageTooLong {
+            given: total,
+            max: MAX_LENGTH,
+        }),
     }
 }
 

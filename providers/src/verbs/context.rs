@@ -59,7 +59,8 @@ pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, Com
         .output(attr::get_context::CORE_SUPPORT, &mut context.core_support)
         .with(|command| match uhw_out {
             [] => command,
-            bytes => command.output_bytes(attr::uhw::OUT, bytes),
+            // Some drivers write nothing here.
+            bytes => command.output_bytes(attr::uhw::OUT, bytes).optional(),
         });
     session.run(command)?;
     Ok(context)

@@ -1,4 +1,9 @@
-//! Memory registration.
+//! Memory registration. UNSAFE ROOM: it declares the promise that a registration rests on, and has no
+//! `unsafe` block of its own.
+#![allow(
+    unsafe_code,
+    reason = "declares the promise that a registration rests on"
+)]
 
 use uverbs_abi::layout::cmd::{IB_USER_VERBS_CMD_REG_MR, ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp};
 use uverbs_abi::layout::ids::{attr, method, object};
@@ -20,12 +25,15 @@ pub struct Registered {
 /// REG_MR: pins `length` bytes at address `start` and gives the device a translation under which
 /// they begin at `iova`.
 ///
-/// The kernel is told an address and dereferences nothing now; what the device may then do with the
-/// memory, and for how long, is what the caller vouches for.
+/// # Safety
+/// The kernel is told an address, and dereferences nothing of this program's now. From now until
+/// [`deregister`] has succeeded, the device, and any peer with the key, may read the bytes, and write
+/// them if `access` allows; the caller vouches for that: the bytes stay valid, and nothing in the
+/// program rests on their being otherwise.
 ///
 /// # Errors
 /// The kernel's refusal; `ENOMEM` most often means the locked-memory limit.
-pub fn register(
+pub unsafe fn register(
     session: &Session,
     pd: PdHandle,
     start: u64,

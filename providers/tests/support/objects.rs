@@ -55,7 +55,7 @@ pub fn srq_spec(max_wr: u32) -> SrqSpec<'static> {
 pub fn ready(send: u32, recv: u32) -> (Arc<Fake>, Arc<Session>, Box<dyn QpOps>) {
     let (fake, session) = Fake::open();
     let qp = Rxe.create_qp(&session, &qp_spec(send, recv, None)).unwrap();
-    qp.state_changed(QpState::Rts);
+    qp.state_changed(QpState::Rts).unwrap();
     (fake, session, qp)
 }
 
