@@ -33,9 +33,16 @@ impl End {
 
     pub fn on(device: &FakeDevice, context: &Context, srq: Option<&SharedReceiveQueue>) -> Self {
         let pd = context.alloc_pd().expect("a domain");
-        let cq = context.create_cq(64).build().expect("a completion queue");
+        // Miri fills a queue slowly.
+        let (depth, requests) = if cfg!(miri) { (8, 5) } else { (64, 64) };
+        let cq = context
+            .create_cq(depth)
+            .build()
+            .expect("a completion queue");
         let builder = pd
             .create_qp::<Rc>(&cq, &cq)
+            .max_send_wr(requests)
+            .max_recv_wr(requests)
             .max_send_sge(32)
             .max_recv_sge(32)
             .max_inline_data(128);
