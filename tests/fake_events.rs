@@ -1,6 +1,8 @@
 //! Asynchronous events on the fake kernel: raised by the work itself and by hand, counted, dropped
 //! with their objects; and the device that goes away.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 mod support;
 
 use std::time::Duration;

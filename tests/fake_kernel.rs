@@ -1,6 +1,8 @@
 //! The fake kernel itself, asked as the real one can be: the frame of a command, handles, mappings,
 //! and the order of its checks. What is expected is what was read in, or measured on, Linux 6.12.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::path::Path;
 use std::sync::Arc;
 

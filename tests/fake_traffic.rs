@@ -1,5 +1,7 @@
 //! Messages on the fake kernel: every operation, every way to fail, and what becomes of the rest.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 mod support;
 
 use support::{End, Pair, pair, pair_with, pattern, rnr_retry};
