@@ -6,7 +6,7 @@
 //! | [`layout`] | structures and numbers, named as in the kernel's headers | `core` |
 //! | [`command`] | one ioctl command: typed attributes in, typed reply out | `std` |
 //! | [`legacy`] | the older `write()` framing, kept for the doorbell | `std` |
-//! | [`kernel`] | [`Kernel`](kernel::Kernel), the seam between us and the device node | `std` |
+//! | [`kernel`] | [`Kernel`], the seam between us and the device node | `std` |
 //! | [`session`] | one open device: whose process, which driver, still there? | `std` |
 //! | [`sys`] | the system calls themselves; the one place here with `unsafe` | `std` |
 //!

@@ -243,9 +243,9 @@ fn message_too_long() -> CaseResult {
     let most = [local.slice(..(1 << 26) + 1)?; 32];
     for (sges, given) in [(&each, 32 * size as u64), (&most, (1 << 31) + 32)] {
         let cause = PostCause::MessageTooLong {
-                given,
-                max: i32::MAX.cast_unsigned(),
-            };
+            given,
+            max: i32::MAX.cast_unsigned(),
+        };
         for wr in [
             SendWr::send(1, sges),
             SendWr::write(1, sges, far),
