@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cpio;
 pub mod drive;
 pub mod elf;
+pub mod headers;
 pub mod help;
 pub mod initrd;
 pub mod kernel;

@@ -1,4 +1,4 @@
-//! The set-up: the compiler's target, QEMU, kernels. Instant when all is there.
+//! The set-up: the compiler's target, QEMU, kernels, headers. Instant when all is there.
 //!
 //! Must never change the system, but for the package of QEMU, and that only as root on a
 //! Debian-like system; elsewhere it says the one command and stops.
@@ -13,6 +13,7 @@ use nix::unistd::geteuid;
 use super::apt::Apt;
 use super::build::{GLIBC, MUSL, has_target};
 use super::cache::Cache;
+use super::headers;
 use super::kernel::Kernel;
 use super::packages::{self, Package};
 use super::process::{self, quietly};
@@ -38,6 +39,7 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) -> Result<(), Prob
         && qemu::find().is_ok()
         && has_busybox(cache)
         && !lines.iter().any(|l| missing(&l))
+        && headers::settled(cache)
     {
         return Ok(());
     }
@@ -49,6 +51,7 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) -> Result<(), Prob
     if !lines.is_empty() || !has_busybox(cache) {
         fetch(cache, &lines)?;
     }
+    headers::ensure(cache, refresh);
     Ok(())
 }
 
