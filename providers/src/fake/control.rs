@@ -9,7 +9,7 @@ use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::layout::ids::attr;
 use uverbs_abi::layout::verbs as raw;
 use uverbs_abi::{Errno, legacy};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use super::call::Call;
 use super::events::AsyncFile;
@@ -17,8 +17,6 @@ use super::memory::Region;
 use super::spec::{self, Method};
 use super::world::{Entry, Id, Kind, Mr, World};
 
-/// Entries of a port's GID table.
-const GID_TABLE: usize = 1024;
 /// Most completions of one queue.
 pub(super) const MAX_CQE: u32 = 32_767;
 /// Most requests of one queue.
@@ -33,7 +31,6 @@ pub(super) const MAX_INLINE: u32 = 512;
 pub(super) const MAX_RD_ATOMIC: u8 = 128;
 const VECTORS: u32 = 1;
 const EXTENDED: u32 = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-const ENODATA: Errno = Errno::from_raw(61);
 
 /// Rights that a peer can have.
 const REMOTE: u32 = raw::IB_UVERBS_ACCESS_REMOTE_WRITE
@@ -166,137 +163,6 @@ impl World {
         Ok(())
     }
 
-    fn query_device(&mut self, device: usize, call: &mut Call<'_, '_>) -> Result<(), Errno> {
-        let request: ib_uverbs_ex_query_device = call.request()?;
-        if request.comp_mask != 0 || request.reserved != 0 || call.driver_in() != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let room = call.room(attr::invoke_write::CORE_OUT.id());
-        if room < size_of::<ib_uverbs_query_device_resp>() + 8 {
-            return Err(Errno::ENOSPC);
-        }
-        let number = u8::try_from(device + 1).unwrap_or(u8::MAX);
-        let flags = raw::IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT
-            | raw::IB_UVERBS_DEVICE_SYS_IMAGE_GUID
-            | raw::IB_UVERBS_DEVICE_RC_RNR_NAK_GEN;
-        let len = size_of::<ib_uverbs_ex_query_device_resp>().min(room);
-        let response = ib_uverbs_ex_query_device_resp {
-            base: ib_uverbs_query_device_resp {
-                node_guid: [2, 0, 0, 0xff, 0xfe, 0, 0, number],
-                sys_image_guid: [2, 0, 0, 0xff, 0xfe, 0, 0, number],
-                max_mr_size: u64::MAX,
-                page_size_cap: 0xffff_f000,
-                vendor_id: 0x00ff_ffff,
-                max_qp: MAX_WR,
-                max_qp_wr: MAX_WR,
-                device_cap_flags: u32::try_from(flags).unwrap_or_default(),
-                max_sge: MAX_SGE,
-                max_sge_rd: MAX_SGE,
-                max_cq: MAX_WR,
-                max_cqe: MAX_CQE,
-                max_mr: 1 << 19,
-                max_pd: MAX_WR,
-                max_qp_rd_atom: u32::from(MAX_RD_ATOMIC),
-                max_res_rd_atom: 258_048,
-                max_qp_init_rd_atom: u32::from(MAX_RD_ATOMIC),
-                atomic_cap: raw::IB_ATOMIC_HCA,
-                max_srq: MAX_WR,
-                max_srq_wr: MAX_WR,
-                max_srq_sge: MAX_SRQ_SGE,
-                max_pkeys: 64,
-                local_ca_ack_delay: 15,
-                phys_port_cnt: 1,
-                ..Default::default()
-            },
-            response_length: u32::try_from(len).unwrap_or_default(),
-            device_cap_flags_ex: flags,
-            ..Default::default()
-        };
-        call.respond(&response);
-        Ok(())
-    }
-
-    fn query_port(&mut self, device: usize, call: &mut Call<'_, '_>) -> Result<(), Errno> {
-        let port: u64 = call.input(attr::query_port::PORT_NUM.id())?;
-        if port != 1 {
-            return Err(Errno::EINVAL);
-        }
-        let device = self.device(device)?;
-        let (state, phys_state) = if device.is_up {
-            (raw::IB_PORT_ACTIVE, raw::IB_PORT_PHYS_STATE_LINK_UP)
-        } else {
-            (raw::IB_PORT_DOWN, raw::IB_PORT_PHYS_STATE_DISABLED)
-        };
-        let response = raw::ib_uverbs_query_port_resp_ex {
-            legacy_resp: ib_uverbs_query_port_resp {
-                port_cap_flags: raw::IB_UVERBS_PCF_CM_SUP | raw::IB_UVERBS_PCF_IP_BASED_GIDS,
-                max_msg_sz: 0x80_0000,
-                gid_tbl_len: u32::try_from(GID_TABLE).unwrap_or_default(),
-                pkey_tbl_len: 1,
-                state,
-                max_mtu: raw::IB_MTU_4096,
-                active_mtu: device.mtu,
-                max_vl_num: 1,
-                active_width: raw::IB_WIDTH_1X,
-                active_speed: 1,
-                phys_state,
-                link_layer: raw::IB_LINK_LAYER_ETHERNET,
-                flags: raw::IB_UVERBS_QPF_GRH_REQUIRED,
-                ..Default::default()
-            },
-            active_speed_ex: raw::IB_SPEED_SDR,
-            ..Default::default()
-        };
-        call.answer(attr::query_port::RESP.id(), &response);
-        Ok(())
-    }
-
-    fn query_gid_table(&mut self, device: usize, call: &mut Call<'_, '_>) -> Result<(), Errno> {
-        const ENTRY: usize = size_of::<raw::ib_uverbs_gid_entry>();
-        let entry_size: u64 = call.input(attr::query_gid_table::ENTRY_SIZE.id())?;
-        if usize::try_from(entry_size) != Ok(ENTRY) {
-            return Err(Errno::EINVAL);
-        }
-        let gids = &self.device(device)?.gids;
-        let entries: Vec<_> = (0..)
-            .zip(gids)
-            .filter_map(|(at, gid)| Some((at, (*gid)?)))
-            .collect();
-        if entries.len() * ENTRY > call.room(attr::query_gid_table::RESP_ENTRIES.id()) {
-            return Err(Errno::EINVAL);
-        }
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|(at, gid)| gid_entry(device, *at, *gid))
-            .collect();
-        call.answer(attr::query_gid_table::RESP_ENTRIES.id(), entries.as_bytes());
-        let count = entries.len() as u64;
-        call.answer(attr::query_gid_table::RESP_NUM_ENTRIES.id(), &count);
-        Ok(())
-    }
-
-    fn query_gid_entry(&mut self, device: usize, call: &mut Call<'_, '_>) -> Result<(), Errno> {
-        let port: u64 = call.input(attr::query_gid_entry::PORT.id())?;
-        let index: u64 = call.input(attr::query_gid_entry::GID_INDEX.id())?;
-        let at = usize::try_from(index).unwrap_or(usize::MAX);
-        if port != 1 || at >= GID_TABLE {
-            return Err(Errno::EINVAL);
-        }
-        let gid = self
-            .device(device)?
-            .gids
-            .get(at)
-            .copied()
-            .flatten()
-            .ok_or(ENODATA)?;
-        let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
-        call.answer(
-            attr::query_gid_entry::RESP_ENTRY.id(),
-            &gid_entry(device, index, gid),
-        );
-        Ok(())
-    }
-
     fn alloc_pd(&mut self, file: Id, call: &mut Call<'_, '_>) -> Result<(), Errno> {
         call.needs_room::<ib_uverbs_alloc_pd_resp>()?;
         let id = self.new_id();
@@ -401,14 +267,4 @@ fn answer_context(call: &mut Call<'_, '_>) {
 /// Whether the device has a completion vector of this number.
 pub(super) const fn has_vector(vector: u32) -> bool {
     vector < VECTORS
-}
-
-fn gid_entry(device: usize, gid_index: u32, gid: [u8; 16]) -> raw::ib_uverbs_gid_entry {
-    raw::ib_uverbs_gid_entry {
-        gid,
-        gid_index,
-        port_num: 1,
-        gid_type: raw::IB_UVERBS_GID_TYPE_ROCE_V2,
-        netdev_ifindex: u32::try_from(device + 2).unwrap_or_default(),
-    }
 }

@@ -6,11 +6,12 @@
 //!     └ FakeDevice ── GIDs, a port, faults
 //!         └ kernel() ── one open file: an `Arc<dyn Kernel>` for the crate above
 //!
-//!   kernel   the calls as they come in         control  device, ports, memory, destroy
-//!   spec call   attributes, as the ioctl takes   queues   objects with queues, mapping
-//!   world    objects, handles, who rests on whom modify   states of a queue pair
-//!   ring     the kernel's side of a queue      wire request complete  the work itself
-//!   memory   registered memory (UNSAFE ROOM)   events   files of asynchronous events
+//!   kernel        the calls as they come in       control query   device, ports, memory, destroy
+//!   spec call     attributes, as the ioctl has it  queues modify  objects with queues, their states
+//!   world         objects, handles, dependents     wire serve     a request here, and at the peer
+//!   ring request  queues, and what slots say       complete       completions, flush
+//!   memory        registered memory (UNSAFE ROOM)  events         files of asynchronous events
+//!   device faults what a test has in its hands
 //! ```
 //!
 //! Written from the kernel's sources and measurements, not from the provider: neither may call the
@@ -28,9 +29,11 @@ mod faults;
 mod kernel;
 mod memory;
 mod modify;
+mod query;
 mod queues;
 mod request;
 mod ring;
+mod serve;
 mod spec;
 mod wire;
 mod world;

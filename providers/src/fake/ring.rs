@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uverbs_abi::layout::rxe::queue_buf;
 use uverbs_abi::{Errno, Mapping};
+use zerocopy::FromZeros;
 
 use super::faults::Spoil;
 use crate::shared::SharedQueue;
@@ -42,7 +43,8 @@ impl Ring {
             .ok_or(Errno::EINVAL)?;
         let slot = bytes.next_power_of_two().max(64);
         let len = queue_buf::DATA + usize::try_from(slots).map_err(|_| Errno::ENOMEM)? * slot;
-        let words: Arc<[AtomicU64]> = (0..len / WORD).map(|_| AtomicU64::new(0)).collect();
+        let words = AtomicU64::new_vec_zeroed(len / WORD).map_err(|_| Errno::ENOMEM)?;
+        let words: Arc<[AtomicU64]> = words.into();
         let mask = slots - 1;
         if let Some(first) = words.first() {
             first.store(pair(slot.trailing_zeros(), mask), Ordering::Relaxed);
