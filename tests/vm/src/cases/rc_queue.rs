@@ -9,7 +9,7 @@ use super::pair::{
     End, Shape, all_access, connect, ensure, open, pair, pattern, same, same_bytes, shaped_pair,
     wait_for,
 };
-use super::{Case, CaseResult, KernelRange, Verdict};
+use super::{Case, CaseResult, Verdict};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("queue::full_send_queue", full_send_queue),

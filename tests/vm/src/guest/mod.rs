@@ -25,10 +25,22 @@ pub const VERDICT_PATH: &str = "/run/uverbs-verdict";
 /// Word on the kernel's command line that says: this is the guest.
 pub const GUEST_WORD: &str = "uverbs.guest";
 
+/// Word on the kernel's command line that says: the long cases run in full.
+pub const FULL_WORD: &str = "uverbs.full";
+
 /// Whether this is the guest. Nothing of this module may run anywhere else.
 pub fn inside() -> bool {
+    told(GUEST_WORD)
+}
+
+/// Whether the long cases are to run in full.
+pub fn full() -> bool {
+    told(FULL_WORD)
+}
+
+fn told(word: &str) -> bool {
     std::fs::read_to_string("/proc/cmdline")
-        .is_ok_and(|line| line.split_whitespace().any(|w| w == GUEST_WORD))
+        .is_ok_and(|line| line.split_whitespace().any(|w| w == word))
 }
 
 /// Major and minor number of the running kernel.

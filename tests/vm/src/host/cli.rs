@@ -1,16 +1,15 @@
 //! The commands, and what their ends mean for the exit status.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::process::{Command as Process, ExitCode};
+use std::process::ExitCode;
 
-use super::build;
 use super::cache::Cache;
 use super::help;
 use super::kernel::{self, Kernel};
+use super::layers;
 use super::options::{self, Command};
-use super::report::{Doing, Problem, say};
+use super::report::{Problem, say};
 use super::run;
 use super::setup;
 
@@ -66,7 +65,7 @@ fn carry_out(command: Command) -> Result<u8, Problem> {
         }
         Command::Run(options) => run::run(&cache, &options),
         Command::Demo(vm) => run::demo(&cache, &vm),
-        Command::Test { kernel, args } => test(&cache, kernel.as_deref(), &args),
+        Command::Test(options) => test(&cache, options),
     }
 }
 
@@ -82,22 +81,10 @@ pub fn prepare(cache: &Cache, asked: Option<&str>) -> Result<Kernel, Problem> {
     kernel::choose(cache, asked)
 }
 
-fn test(cache: &Cache, asked: Option<&str>, args: &[OsString]) -> Result<u8, Problem> {
-    prepare(cache, asked)?;
-    let mut cargo = Process::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .current_dir(build::workspace())
-        .arg("test")
-        .args(args)
-        .env("UVERBS_VM", "require");
-    if let Some(line) = asked {
-        cargo
-            .env("UVERBS_VM_KERNEL", line)
-            .env_remove("UVERBS_KERNEL");
+fn test(cache: &Cache, mut options: layers::Options) -> Result<u8, Problem> {
+    if options.kernels.is_empty() {
+        options.kernels.push(kernel::line(None));
     }
-    let status = cargo.status().doing(|| "starting cargo test".to_owned())?;
-    Ok(status
-        .code()
-        .and_then(|c| u8::try_from(c).ok())
-        .unwrap_or(1))
+    setup::ensure(cache, &options.kernels, false)?;
+    layers::run(&options)
 }

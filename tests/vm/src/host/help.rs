@@ -87,11 +87,14 @@ example:
 ";
 
 const TEST: &str = "\
-cargo vm test [--kernel LINE] [-- ARGUMENTS OF CARGO TEST]
+cargo vm test [--kernel LINE,…] [--full]
 
-runs `cargo test` with UVERBS_VM=require: a guest that cannot be booted fails the run.
+runs every test there is, each layer once: unit, golden, layout, fake kernel, property, doc and
+compile-fail tests, the loom models, and the cases in the guest on each kernel. does the set-up
+first. the last line is `N passed, N failed, N ignored`; a layer that could not run has failed.
 
-examples:
-  cargo vm test
-  cargo vm test -- --package uverbs-vm --test vm rc::
+  --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest
+  --full            the long cases in full, not a sample of them
+
+for a part of it: cargo test -p uverbs-vm --test vm rc::
 ";

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
+use super::layers;
 use super::report::{Doing, Problem};
 
 /// What was asked for.
@@ -27,12 +28,7 @@ pub enum Command {
     /// Show the demonstration.
     Demo(Vm),
     /// Run all tests.
-    Test {
-        /// Line of kernels.
-        kernel: Option<String>,
-        /// Arguments for `cargo test`.
-        args: Vec<OsString>,
-    },
+    Test(layers::Options),
 }
 
 /// The machine.
@@ -130,6 +126,13 @@ fn help(p: &mut Parser) -> Result<Command, Problem> {
     }))
 }
 
+fn lines(list: &str) -> Vec<String> {
+    list.split(',')
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 fn setup(p: &mut Parser) -> Result<Command, Problem> {
     let mut kernels = Vec::new();
     let mut refresh = false;
@@ -137,8 +140,7 @@ fn setup(p: &mut Parser) -> Result<Command, Problem> {
         match arg {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help("setup")),
             Arg::Long("kernel") => {
-                let list: String = text(p, "--kernel")?;
-                kernels.extend(list.split(',').filter(|l| !l.is_empty()).map(str::to_owned));
+                kernels.extend(lines(&text(p, "--kernel")?));
             }
             Arg::Long("refresh") => refresh = true,
             other => return Err(unexpected(&other, "setup")),
@@ -201,23 +203,21 @@ fn demo(p: &mut Parser) -> Result<Command, Problem> {
 }
 
 fn test(p: &mut Parser) -> Result<Command, Problem> {
-    let mut kernel = None;
-    let mut args = Vec::new();
+    let mut options = layers::Options {
+        kernels: Vec::new(),
+        full: false,
+    };
     while let Some(arg) = next(p)? {
         match arg {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help("test")),
-            Arg::Long("kernel") => kernel = Some(text(p, "--kernel")?),
-            Arg::Value(first) => {
-                args.push(first);
-                args.extend(
-                    p.raw_args()
-                        .doing(|| "the arguments of cargo test".to_owned())?,
-                );
+            Arg::Long("kernel") => {
+                options.kernels.extend(lines(&text(p, "--kernel")?));
             }
+            Arg::Long("full") => options.full = true,
             other => return Err(unexpected(&other, "test")),
         }
     }
-    Ok(Command::Test { kernel, args })
+    Ok(Command::Test(options))
 }
 
 /// The options that all machines have; false if it is none of them.
@@ -326,12 +326,15 @@ mod tests {
 
     #[test]
     fn test_arguments() {
+        let options = |kernels: &[&str], full| {
+            let kernels = kernels.iter().map(|k| (*k).to_owned()).collect();
+            Ok(Command::Test(layers::Options { kernels, full }))
+        };
+        assert_eq!(of("test"), options(&[], false));
         assert_eq!(
-            of("test --kernel 6.1 -- --test vm rc::"),
-            Ok(Command::Test {
-                kernel: Some("6.1".into()),
-                args: vec!["--test".into(), "vm".into(), "rc::".into()]
-            })
+            of("test --kernel 6.1,newest --full"),
+            options(&["6.1", "newest"], true)
         );
+        assert!(of("test rc::").is_err());
     }
 }

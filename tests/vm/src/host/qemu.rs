@@ -15,8 +15,8 @@ use super::accel::Accel;
 use super::kernel::Kernel;
 use super::payload::find_program;
 use super::report::{Doing, Problem, say};
-use crate::guest::GUEST_WORD;
 use crate::guest::init::{SHARE_TAG, SHARE_WORD};
+use crate::guest::{FULL_WORD, GUEST_WORD};
 use crate::protocol::PORT_NAME;
 
 /// First argument that makes the executable the step between this process and QEMU.
@@ -118,9 +118,14 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
         Accel::Tcg => ("tcg,thread=multi", "no_timer_check tsc=reliable loglevel=5"),
     };
     let share = if m.share.is_some() { SHARE_WORD } else { "" };
+    let full = if std::env::var_os("UVERBS_VM_FULL").is_some() {
+        FULL_WORD
+    } else {
+        ""
+    };
     let append = format!(
         "console=ttyS0,115200 panic=-1 random.trust_cpu=on mitigations=off {words} {GUEST_WORD} \
-         {share}"
+         {share} {full}"
     );
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));

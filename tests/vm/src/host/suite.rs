@@ -14,10 +14,12 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use super::build;
 use super::cache::Cache;
 use super::drive::{self, Given, Plan};
+use super::expected::Expected;
 use super::kernel;
 use super::qemu;
 use super::report::{Problem, say};
 use crate::cases::{self, Case, Report};
+use crate::guest::parse_release;
 
 /// Exit status when the guest is required and cannot be had.
 const REQUIRED: u8 = 101;
@@ -54,7 +56,14 @@ pub fn main() -> ExitCode {
             return libtest_mimic::run(&args, ignored(&why.to_string())).exit_code();
         }
     };
-    let conclusion = libtest_mimic::run(&args, trials(&args, plan));
+    let expected = match Expected::built_in() {
+        Ok(expected) => Arc::new(expected),
+        Err(e) => {
+            say(e);
+            return ExitCode::from(REQUIRED);
+        }
+    };
+    let conclusion = libtest_mimic::run(&args, trials(&args, plan, &expected));
     let _ = io::stdout().flush();
     conclusion.exit_code()
 }
@@ -107,7 +116,7 @@ impl Launch {
     }
 }
 
-fn trials(args: &Arguments, plan: Plan) -> Vec<Trial> {
+fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>) -> Vec<Trial> {
     let selected = |name: &str| !args.is_filtered_out(&trial(name, || Ok(Completion::Completed)));
     let mut given = Given::default();
     let mut waiting: Vec<(&'static str, Receiver<Report>)> = Vec::new();
@@ -119,14 +128,18 @@ fn trials(args: &Arguments, plan: Plan) -> Vec<Trial> {
             None => given.log_clean = Some(to),
         }
     }
+    let kernel = parse_release(&plan.kernel.release);
     let launch = Arc::new(Launch(Mutex::new(Some((plan, given)))));
     waiting
         .into_iter()
         .map(|(name, from)| {
-            let launch = Arc::clone(&launch);
+            let (launch, expected) = (Arc::clone(&launch), Arc::clone(expected));
             trial(name, move || {
                 launch.start();
-                match from.recv() {
+                let report = from
+                    .recv()
+                    .map(|report| expected.judge(name, kernel, report));
+                match report {
                     Ok(Report::Passed) => Ok(Completion::Completed),
                     Ok(Report::Ignored(why)) => Ok(Completion::ignored_with(why)),
                     Ok(Report::Failed(how)) => Err(Failed::from(how)),
