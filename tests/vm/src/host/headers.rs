@@ -23,7 +23,8 @@ const LINES: [(&str, &[&str]); 3] = [
     ("newest", &["trixie-backports"]),
 ];
 
-/// How long a failure is remembered, so that work without a network is not held up each time.
+/// How long a failure is remembered unless a refresh is asked for, so that work without a network is
+/// not held up each time.
 const MEMORY: Duration = Duration::from_secs(3600);
 
 /// Whether nothing is to be done: each line is there, or could not be had a short while ago.
@@ -44,9 +45,15 @@ pub fn ensure(cache: &Cache, refresh: bool) {
         match fetch(cache, line, suites) {
             Ok(()) => drop(fs::remove_file(note)),
             Err(e) => {
-                say(format_args!("headers {line}: not to be had: {e}"));
+                // What a program said is long, and the same for each line.
+                let all = e.to_string();
+                let why = all.lines().next().unwrap_or_default().trim_end_matches(':');
+                say(format_args!(
+                    "headers {line}: not to be had, going on: {why}; to try again: cargo vm setup \
+                     --refresh"
+                ));
                 if !there && cache.make("headers").is_ok() {
-                    let _ = fs::write(note, e.to_string());
+                    let _ = fs::write(note, why);
                 }
             }
         }
