@@ -85,7 +85,10 @@ fn folder(line: &str) -> Result<PathBuf, String> {
     }
     let note = cache.join("headers").join(format!("{line}.why"));
     Err(match fs::read_to_string(note) {
-        Ok(why) => format!("no headers {line}: {}", why.trim()),
+        Ok(why) => format!(
+            "no headers {line}: {}; to try again: cargo vm setup --refresh",
+            why.trim()
+        ),
         Err(_) => format!("no headers {line} were set up; run: cargo vm setup"),
     })
 }
@@ -110,7 +113,9 @@ fn headers(folder: &Path, line: Option<&str>, list: bool) -> Result<(), Missing>
             "the headers {name} are of {version}"
         )));
     }
-    tell(name, &version, &found, list);
+    if list {
+        tell(name, &version, &found);
+    }
     if wrong.is_empty() {
         return Ok(());
     }
@@ -181,17 +186,13 @@ fn layouts() -> Result<Source, String> {
     Ok(source)
 }
 
-fn tell(name: &str, version: &str, found: &Comparison, list: bool) {
+/// What was compared, and what these headers lack.
+fn tell(name: &str, version: &str, found: &Comparison) {
     let mut text = format!("headers {name} ({version}): {}", found.counts);
-    for (since, names) in &found.later {
-        text.push_str(&format!("; {} since {}", names.len(), show(*since)));
-    }
     text.push('\n');
-    if list {
-        for (since, names) in &found.later {
-            for thing in names {
-                text.push_str(&format!("  since {}: {thing}\n", show(*since)));
-            }
+    for (since, names) in &found.later {
+        for thing in names {
+            text.push_str(&format!("  since {}: {thing}\n", show(*since)));
         }
     }
     // With standard error closed there is nobody to tell.
