@@ -18,8 +18,10 @@ pub(super) struct Request {
 fn elements(tail: &[u8], count: u32) -> Option<Vec<rxe_sge>> {
     let count = usize::try_from(count).ok()?;
     let bytes = tail.get(..count.checked_mul(size_of::<rxe_sge>())?)?;
-    let (elements, _) = <[rxe_sge]>::ref_from_prefix_with_elems(bytes, count).ok()?;
-    Some(elements.to_vec())
+    let elements = bytes.chunks_exact(size_of::<rxe_sge>());
+    elements
+        .map(|element| rxe_sge::read_from_bytes(element).ok())
+        .collect()
 }
 
 impl Request {
