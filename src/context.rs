@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::layout::ids::{attr, method, object};
 use uverbs_abi::layout::verbs as raw;
-use uverbs_abi::sys::UverbsFd;
 use uverbs_abi::{Cause, Command, CommandError, Errno, Kernel, Session};
 use uverbs_providers::contract::Provider;
 use uverbs_providers::verbs;
@@ -21,6 +20,7 @@ use crate::device::{self, Device, UVERBS_ABI};
 use crate::error::{AllocPdError, OpenError, QueryError};
 use crate::event::{AsyncEvents, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
+use crate::open;
 use crate::pd::ProtectionDomain;
 
 /// An open device: the root of everything made on it.
@@ -78,11 +78,9 @@ impl Context {
                 wanted: UVERBS_ABI,
             });
         }
-        let kernel = UverbsFd::open(device.node(), Some(device.number())).map_err(|source| {
-            OpenError::Node {
-                path: device.node().to_owned(),
-                source,
-            }
+        let kernel = open::node(device).map_err(|source| OpenError::Node {
+            path: device.node().to_owned(),
+            source,
         })?;
         Self::on_kernel(
             Arc::new(kernel),
@@ -238,7 +236,12 @@ impl Context {
                 Err(error) => return Err(error.into()),
                 Ok(entries) => {
                     let here = |entry: &GidEntry| entry.port == u32::from(port);
-                    return Ok(entries.iter().map(gid_entry).filter(here).collect());
+                    let found: Vec<_> = entries.iter().map(gid_entry).filter(here).collect();
+                    if found.is_empty() {
+                        // No entry, or no such port? Here the kernel says which.
+                        self.query_port(port)?;
+                    }
+                    return Ok(found);
                 }
             }
         }

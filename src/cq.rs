@@ -76,6 +76,11 @@ impl<'c> CompletionQueueBuilder<'c> {
             return Err(error(CreateErrorCause::Zero { what: "the depth" }));
         }
         let provider = teardown::provider(self.context).map_err(error)?;
+        // Before the ledger's lock: in a forked child its holder may not exist.
+        let session = self.context.session();
+        session
+            .check("CQ_CREATE")
+            .map_err(|refusal| error(CreateErrorCause::Refused(refusal.into())))?;
         let source = self.context.event_source();
         let reservation = source.ledger().reserve();
         let spec = CqSpec {
@@ -85,18 +90,16 @@ impl<'c> CompletionQueueBuilder<'c> {
             vector: self.vector,
             events: Some(source.event_fd()),
         };
-        let ops = provider
-            .create_cq(self.context.session(), &spec)
-            .map_err(|cause| {
-                let limits = teardown::exceeded(self.context, |device| {
-                    vec![("depth", self.depth, device.max_cqe)]
-                });
-                CreateError {
-                    object: NAME,
-                    cause: cause.into(),
-                    limits,
-                }
-            })?;
+        let ops = provider.create_cq(session, &spec).map_err(|cause| {
+            let limits = teardown::exceeded(self.context, |device| {
+                vec![("depth", self.depth, device.max_cqe)]
+            });
+            CreateError {
+                object: NAME,
+                cause: cause.into(),
+                limits,
+            }
+        })?;
         let inner = reservation.commit_with(|registration| {
             let inner = Arc::new(CqInner {
                 ops,

@@ -156,8 +156,13 @@ pub(crate) fn pkeys(device: &str, port: u8) -> io::Result<Vec<u16>> {
             .trim()
             .strip_prefix("0x")
             .and_then(|hex| u16::from_str_radix(hex, 16).ok());
-        if let (Some(index), Some(key)) = (index, key) {
-            keys.push((index, key));
+        match (index, key) {
+            (Some(index), Some(key)) => keys.push((index, key)),
+            // Left out, it would shift those behind it.
+            _ => {
+                let what = format!("{} is no P_Key", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
         }
     }
     keys.sort_unstable();

@@ -176,12 +176,13 @@ impl fmt::Display for Limits<'_> {
     }
 }
 
-/// Memory could not be registered. The buffer comes back with it.
+/// Memory could not be registered. The buffer comes back with it, if it can.
 #[derive(Debug, Error)]
 #[error("cannot register {length} bytes: {cause}")]
 pub struct RegisterError<B> {
-    /// The buffer that was to be registered.
-    pub buffer: B,
+    /// The buffer that was to be registered; `None` if there was no memory for it, or if the kernel
+    /// registered it without saying so, and it had to be leaked.
+    pub buffer: Option<B>,
     /// Its length in bytes.
     pub length: usize,
     /// What stood in the way.
@@ -195,6 +196,9 @@ pub enum RegisterErrorCause {
     /// No bytes at all.
     #[error("a region needs at least 1 byte")]
     Empty,
+    /// There is not so much memory.
+    #[error("there is not so much memory")]
+    NoMemory,
     /// Remote writes or atomics without local writes.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well")]
     NeedsLocalWrite,
@@ -237,6 +241,12 @@ pub struct DeregisterError<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeregisterErrorCause {
+    /// The device may go on writing for a while after a deregistration, so that the buffer cannot be
+    /// had back before its protection domain is gone.
+    #[error(
+        "this driver does not say when the device has stopped writing; drop the region instead"
+    )]
+    NotFenced,
     /// Other handles to the region are alive.
     #[error("{others} other handles to it are alive; drop them first")]
     Shared {

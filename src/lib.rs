@@ -128,6 +128,7 @@ pub mod fake;
 mod gate;
 mod gid;
 mod mr;
+mod open;
 mod pd;
 mod qp;
 mod srq;

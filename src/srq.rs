@@ -93,6 +93,11 @@ impl SharedReceiveQueueBuilder<'_> {
         }
         let context = self.pd.context();
         let provider = teardown::provider(context).map_err(error)?;
+        // Before the ledger's lock: in a forked child its holder may not exist.
+        context
+            .session()
+            .check("SRQ_CREATE")
+            .map_err(|refusal| error(CreateErrorCause::Refused(refusal.into())))?;
         let source = context.event_source();
         let reservation = source.ledger().reserve();
         let spec = SrqSpec {

@@ -52,7 +52,14 @@ fn a_context_answers_for_its_device_and_port() {
     assert_eq!(context.routable_gid(1).unwrap(), Some(gids[1]));
     assert_eq!(context.find_gid(1, gids[2].gid).unwrap(), Some(gids[2]));
     assert_eq!(context.find_gid(1, Gid::default()).unwrap(), None);
-    assert_eq!(context.gids(2).unwrap(), []);
+    for port in [0, 2, 255] {
+        let refused = context.gids(port).unwrap_err();
+        assert_eq!(
+            refused.0.errno(),
+            Some(uverbs::Errno::EINVAL),
+            "port {port}"
+        );
+    }
     // Larger than the room that is tried first.
     for last in 0..80 {
         device.add_address([10, 1, 0, last].into());

@@ -101,7 +101,7 @@ fn too_low_a_limit_of_locked_memory_is_named_with_the_need() {
     device.set_memlock(Some(limit));
     let pd = device.open().unwrap().alloc_pd().unwrap();
     let error = pd.allocate(1 << 20, AccessFlags::LOCAL_WRITE).unwrap_err();
-    assert_eq!(error.buffer.as_slice().len(), 1 << 20);
+    assert_eq!(error.buffer.as_ref().unwrap().as_slice().len(), 1 << 20);
     let wanted = format!(
         "cannot register 1048576 bytes: the locked-memory limit is too low: 1048576 bytes are \
          needed, the limit is {limit} bytes for all of the process; raise it with `ulimit -l`, in \

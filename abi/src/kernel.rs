@@ -14,7 +14,8 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     /// [`Command::entries`] shows which were.
     fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno>;
 
-    /// Hands over one `write()` command. The kernel is given the address of `response` in bytes 8
+    /// Hands over one `write()` command: a doorbell, the only one that is sent this way, and the only
+    /// one that the real kernel's file takes (`EINVAL` otherwise). The kernel is given the address of `response` in bytes 8
     /// to 16 of `frame`, where every command that has a response keeps that address.
     ///
     /// Fails with `EACCES` in a process that is not, or is no longer, the one that opened the file

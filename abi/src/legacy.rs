@@ -50,9 +50,34 @@ pub fn doorbell_frame(qp_handle: u32) -> [u8; DOORBELL_LEN] {
     frame
 }
 
+/// Whether a frame is a doorbell, whichever queue pair it is for and wherever its response goes.
+#[must_use]
+pub fn is_doorbell(frame: &[u8]) -> bool {
+    let model = doorbell_frame(0);
+    // Bytes 8 to 16 are the address of the response, 16 to 20 the queue pair's handle.
+    frame.len() == DOORBELL_LEN
+        && frame
+            .iter()
+            .zip(model)
+            .enumerate()
+            .all(|(at, (given, wanted))| (8..20).contains(&at) || *given == wanted)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::doorbell_frame;
+    use super::{doorbell_frame, is_doorbell};
+
+    #[test]
+    fn nothing_but_a_doorbell_is_one() {
+        assert!(is_doorbell(&doorbell_frame(u32::MAX)));
+        let good = doorbell_frame(7);
+        for at in (0..8).chain(20..32) {
+            let mut bad = good;
+            bad[at] ^= 1;
+            assert!(!is_doorbell(&bad), "byte {at}");
+        }
+        assert!(!is_doorbell(&good[..31]) && !is_doorbell(&[]));
+    }
 
     #[test]
     fn the_doorbell_is_the_kernels_32_bytes() {

@@ -241,9 +241,9 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     /// The kernel's refusal of a command that the change made necessary.
     fn state_changed(&self, state: QpState) -> Result<(), CommandError>;
 
-    /// Tells the provider that the queue pair was found in the error state without a command of
-    /// ours. Called without [`commands`](Self::commands).
-    fn found_failed(&self);
+    /// Called after [`commands`](Self::commands) has been let go, whatever came of the command: what
+    /// was put off because a command was under way is done now.
+    fn settle(&self);
 
     /// Takes the send queue out for use by one owner.
     ///

@@ -221,8 +221,10 @@ mod tests {
     fn with_memory(skip: usize, len: usize, test: impl FnOnce(Memory)) {
         let mut words = vec![0u64; (skip + len).div_ceil(8) + 1];
         let base = NonNull::new(words.as_mut_ptr().cast::<u8>()).unwrap();
+        // SAFETY: `skip` bytes from the start are inside the vector.
+        let base = unsafe { base.add(skip) };
         // SAFETY: inside the vector, which outlives the test's use and is reached in no other way.
-        let memory = unsafe { Memory::new(base.add(skip), len, true) };
+        let memory = unsafe { Memory::new(base, len, true) };
         test(memory);
     }
 

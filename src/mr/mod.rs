@@ -25,6 +25,7 @@ use crate::error::{
 };
 use crate::pd::ProtectionDomain;
 use memory::Memory;
+use owner::Buried;
 
 /// A registered buffer.
 ///
@@ -64,7 +65,7 @@ impl ProtectionDomain {
         let length = parts.len();
         let refuse = |parts: RawParts<B>, cause| {
             Err(RegisterError {
-                buffer: parts.rebuild(),
+                buffer: Some(parts.rebuild()),
                 length,
                 cause,
             })
@@ -90,7 +91,20 @@ impl ProtectionDomain {
                     pd: self.clone(),
                 }),
             }),
-            Err(error) => refuse(parts, explain(error, memory.address(), length as u64)),
+            Err(error) => {
+                let cause = explain(error, memory.address(), length as u64);
+                if matches!(error.cause, Cause::BadReply(_)) {
+                    // It is registered, and nobody knows under which handle: the device may write
+                    // it until the file is closed. Parts that are not rebuilt free nothing.
+                    self.context().note_leak(length);
+                    return Err(RegisterError {
+                        buffer: None,
+                        length,
+                        cause,
+                    });
+                }
+                refuse(parts, cause)
+            }
         }
     }
 
@@ -103,7 +117,14 @@ impl ProtectionDomain {
         len: usize,
         access: AccessFlags,
     ) -> Result<MemoryRegion<PageBuf>, RegisterError<PageBuf>> {
-        self.register(PageBuf::zeroed(len), access)
+        match PageBuf::try_zeroed(len) {
+            Some(buffer) => self.register(buffer, access),
+            None => Err(RegisterError {
+                buffer: None,
+                length: len,
+                cause: RegisterErrorCause::NoMemory,
+            }),
+        }
     }
 }
 
@@ -274,6 +295,13 @@ impl<B: StableBytes> MemoryRegion<B> {
                 });
             }
         };
+        if !inner.is_fenced() {
+            let region = Self {
+                inner: Arc::new(inner),
+            };
+            let cause = DeregisterErrorCause::NotFenced;
+            return Err(DeregisterError { region, cause });
+        }
         if let Err(error) = inner.deregister() {
             let region = Self {
                 inner: Arc::new(inner),
@@ -333,20 +361,21 @@ impl<B: StableBytes> MrInner<B> {
         verbs::mr::deregister(self.pd.context().session(), self.registered.handle)
     }
 
-    /// Gives the owner back its memory, or keeps it for as long as a driver may still write it.
+    /// Whether the device touches the memory no more once the registration has ended.
+    fn is_fenced(&self) -> bool {
+        let provider = self.pd.context().provider();
+        provider.is_some_and(|provider| provider.dereg_fences())
+    }
+
+    /// Frees the owner's memory, or keeps it for as long as a driver may still write it.
     fn release(&mut self) {
         let Some(parts) = self.parts.take() else {
             return;
         };
-        let fences = self
-            .pd
-            .context()
-            .provider()
-            .is_some_and(|provider| provider.dereg_fences());
-        if fences {
+        if self.is_fenced() {
             drop(parts.rebuild());
         } else {
-            self.pd.inner.bury(Box::new(parts.rebuild()));
+            self.pd.inner.bury(Box::new(Buried::new(parts)));
         }
     }
 }

@@ -19,8 +19,8 @@ use super::memory::Memory;
 /// A buffer that a region can own: bytes that stay where they are.
 ///
 /// # Safety
-/// `dissolve` must give a pointer that stays valid for reads of `len` bytes (and writes, if
-/// `WRITABLE`) until `rebuild`, wherever the parts are moved; and while they are apart, nobody may
+/// `dissolve` must give a pointer to initialised bytes that stays valid for reads of `len` bytes (and
+/// writes, if `WRITABLE`) until `rebuild`, wherever the parts are moved; and while they are apart, nobody may
 /// reach those bytes through anything else, but for reads if not `WRITABLE`.
 pub unsafe trait StableBytes: Sized + Send + 'static {
     /// Whether the bytes may be written.
@@ -76,6 +76,21 @@ impl<B: StableBytes> RawParts<B> {
         // SAFETY: the parts come from `B::dissolve` (a `RawParts<B>` that somebody else made is
         // bound by the same trait's contract), and `self` is used up.
         unsafe { B::rebuild(self.base, self.len, self.extra) }
+    }
+}
+
+/// A buffer that is put together again, and so freed, when this is dropped, and not before.
+pub(super) struct Buried<B: StableBytes>(Option<RawParts<B>>);
+
+impl<B: StableBytes> Buried<B> {
+    pub(super) const fn new(parts: RawParts<B>) -> Self {
+        Self(Some(parts))
+    }
+}
+
+impl<B: StableBytes> Drop for Buried<B> {
+    fn drop(&mut self) {
+        drop(self.0.take().map(RawParts::rebuild));
     }
 }
 
@@ -167,23 +182,26 @@ unsafe impl Sync for PageBuf {}
 
 impl PageBuf {
     /// `len` zeroed bytes, the first on a page boundary (4 KiB).
+    ///
+    /// Ends the program, as all allocations do, if there is not so much memory; for a length that
+    /// somebody else chose there is [`try_zeroed`](Self::try_zeroed).
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        let Ok(layout) = Layout::from_size_align(len, PAGE) else {
-            handle_alloc_error(Layout::new::<u8>());
-        };
+        let layout = Layout::from_size_align(len, PAGE).unwrap_or(Layout::new::<u8>());
+        Self::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+
+    /// As [`zeroed`](Self::zeroed); `None` if there is not so much memory.
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(len, PAGE).ok()?;
         if len == 0 {
-            return Self {
-                base: NonNull::dangling(),
-                len,
-            };
+            let base = NonNull::dangling();
+            return Some(Self { base, len });
         }
         // SAFETY: the layout's size is not 0.
         let base = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(base) {
-            Some(base) => Self { base, len },
-            None => handle_alloc_error(layout),
-        }
+        NonNull::new(base).map(|base| Self { base, len })
     }
 
     /// The bytes.
@@ -248,11 +266,13 @@ impl RawMemory {
     /// `len` bytes at `base`.
     ///
     /// # Safety
-    /// From the moment when it is registered until the registration has ended, the bytes must stay
-    /// mapped, and the device and any peer with the key may read them, and write them if the access
-    /// flags allow; the caller promises that nothing in the program rests on their being otherwise,
-    /// that no reference to them exists, and that they may be reached from any thread. If a
-    /// registration cannot be ended, that is for ever.
+    /// From the moment when they are registered until the registration has ended (for ever, if it
+    /// cannot be ended) the bytes must be initialised and mapped for reading and writing, whatever
+    /// the access flags: the region's own `write_at` writes them as well. Meanwhile the device, and
+    /// any peer with the key, may read them, and write them if the access flags allow. The caller
+    /// promises that nothing in the program rests on their being otherwise, that they may be reached
+    /// from any thread, and that nothing in the program reaches them in any other way: neither a
+    /// reference, nor another region that overlaps this one.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }

@@ -1,5 +1,6 @@
 //! Making a queue pair.
 
+use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -7,10 +8,10 @@ use uverbs_providers::contract::QpSpec;
 use uverbs_providers::types::QpCaps;
 
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
-use crate::cq::CompletionQueue;
+use crate::cq::{CompletionQueue, CqInner};
 use crate::error::{CreateError, CreateErrorCause};
 use crate::event::WeakObject;
-use crate::gate::Gate;
+use crate::gate::{Gate, Pass};
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::teardown;
@@ -135,15 +136,18 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
         // Passed shared while the command runs, so that none of the handles named in it can come
         // to mean another object.
         let gone = |what| error(CreateErrorCause::Destroyed { what });
-        let send_gate = &self.send_cq.inner.gate;
-        let _send = send_gate
-            .enter()
-            .ok_or_else(|| gone("send completion queue"))?;
-        let _recv = match self.recv_cq == self.send_cq {
-            true => None,
-            false => {
-                let pass = self.recv_cq.inner.gate.enter();
-                Some(pass.ok_or_else(|| gone("receive completion queue"))?)
+        let (send, recv) = (&self.send_cq.inner, &self.recv_cq.inner);
+        // In one order whoever builds: two that enter crosswise, with a destroy waiting at each
+        // gate, would wait for each other.
+        let _cqs = match Arc::as_ptr(send).cmp(&Arc::as_ptr(recv)) {
+            Ordering::Equal => (enter(send, gone, "send completion queue")?, None),
+            Ordering::Less => {
+                let first = enter(send, gone, "send completion queue")?;
+                (first, Some(enter(recv, gone, "receive completion queue")?))
+            }
+            Ordering::Greater => {
+                let first = enter(recv, gone, "receive completion queue")?;
+                (first, Some(enter(send, gone, "send completion queue")?))
             }
         };
         let _srq = match self.srq {
@@ -203,4 +207,13 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
         });
         Ok(QueuePair::new(inner))
     }
+}
+
+/// Passes a completion queue's gate for as long as the create runs.
+fn enter<'q>(
+    cq: &'q CqInner,
+    gone: impl FnOnce(&'static str) -> CreateError,
+    what: &'static str,
+) -> Result<Pass<'q>, CreateError> {
+    cq.gate.enter().ok_or_else(|| gone(what))
 }

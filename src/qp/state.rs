@@ -10,7 +10,7 @@ use std::fmt;
 use bitflags::bitflags;
 use thiserror::Error;
 use uverbs_abi::layout::verbs as raw;
-use uverbs_abi::{CommandError, Errno};
+use uverbs_abi::{CommandError, Errno, Session};
 use uverbs_providers::types::{QpState, QpType};
 use uverbs_providers::verbs;
 
@@ -313,17 +313,10 @@ impl<T: Transport> QueuePair<T> {
         let _pass = teardown::enter(&inner.gate, session, NAME, "QUERY_QP")?;
         let info = {
             let _turn = inner.in_turn();
-            let mask = raw::IB_QP_ATTR_STANDARD_BITS;
-            let info = QpInfo::from(verbs::qp::query(session, inner.ops.handle(), mask)?);
-            if let Some(state) = info.state {
-                inner.ops.state_changed(state)?;
-            }
-            info
+            inner.ask_all(session)
         };
-        if info.state == Some(QpState::Err) {
-            inner.ops.found_failed();
-        }
-        Ok(info)
+        inner.ops.settle();
+        Ok(info?)
     }
 
     /// Asks the kernel for the state; as [`query`](Self::query).
@@ -335,17 +328,32 @@ impl<T: Transport> QueuePair<T> {
         let _pass = teardown::enter(&inner.gate, inner.session(), NAME, "QUERY_QP")?;
         let state = {
             let _turn = inner.in_turn();
-            inner.ask_state()?
+            inner.ask_state()
         };
-        if state == QpState::Err {
-            inner.ops.found_failed();
-        }
-        Ok(state)
+        inner.ops.settle();
+        Ok(state?)
     }
 }
 
 impl QpInner {
+    fn ask_all(&self, session: &Session) -> Result<QpInfo, CommandError> {
+        let mask = raw::IB_QP_ATTR_STANDARD_BITS;
+        let info = QpInfo::from(verbs::qp::query(session, self.ops.handle(), mask)?);
+        if let Some(state) = info.state {
+            self.ops.state_changed(state)?;
+        }
+        Ok(info)
+    }
+
     pub(super) fn modify(&self, attr: &QpAttr) -> Result<(), ModifyError> {
+        let outcome = self.modify_in_turn(attr);
+        if self.session().is_ours() {
+            self.ops.settle();
+        }
+        outcome
+    }
+
+    fn modify_in_turn(&self, attr: &QpAttr) -> Result<(), ModifyError> {
         let session = self.session();
         let error = |from, cause| ModifyError {
             qp_num: self.ops.qp_num().0,

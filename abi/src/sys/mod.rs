@@ -24,7 +24,7 @@ use crate::layout::ioctl::{
     RDMA_VERBS_IOCTL, UVERBS_ATTR_F_MANDATORY, UVERBS_ATTR_F_VALID_OUTPUT, ib_uverbs_attr,
     ib_uverbs_ioctl_hdr,
 };
-use crate::{Errno, Mapping};
+use crate::{Errno, Mapping, legacy};
 
 /// An open `/dev/infiniband/uverbsN`.
 #[derive(Debug)]
@@ -35,10 +35,17 @@ pub struct UverbsFd {
 impl UverbsFd {
     /// Opens a node for reading and writing, close-on-exec.
     ///
+    /// # Safety
+    /// Commands name memory by address: by registering it, or where a driver's part of a command
+    /// holds an address. Whoever has the file, or a [`Session`](crate::Session) on it, must run only
+    /// commands whose effect on this program's memory it vouches for, and must carry out what it is
+    /// asked to carry out: if another [`Kernel`] stands before this one, it may not say that a
+    /// region has been deregistered when it has not.
+    ///
     /// # Errors
     /// What the kernel said; [`io::ErrorKind::NotFound`] with its own text if the node is there
     /// but is not, or no longer, the character device `expected` (as `st_rdev` has it).
-    pub fn open(path: &Path, expected: Option<u64>) -> io::Result<Self> {
+    pub unsafe fn open(path: &Path, expected: Option<u64>) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let found = file.metadata()?;
         let is_wanted = expected.is_none_or(|dev| found.rdev() == dev);
@@ -93,7 +100,9 @@ impl Wire {
                 Value::In(bytes) => (len16(bytes), address(Slice::In(bytes))),
                 Value::Out(bytes) => (len16(bytes), address(Slice::Out(bytes))),
                 Value::Object(handle) => (0, u64::from(*handle)),
-                Value::NewObject(_) | Value::NewFd(_) => (0, 0),
+                // A descriptor that nobody writes back must not be taken for number 0.
+                Value::NewFd(_) => (0, u64::MAX),
+                Value::NewObject(_) => (0, 0),
                 Value::Fd(fd) => (0, i64::from(fd.as_raw_fd()).cast_unsigned()),
                 Value::NewFdInReply(_) => (
                     4,
@@ -158,6 +167,11 @@ impl Kernel for UverbsFd {
     }
 
     fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno> {
+        // The kernel believes what a frame says of the response's length, and other commands carry
+        // addresses of their own.
+        if !legacy::is_doorbell(frame) || response.len() < legacy::DOORBELL_RESPONSE_LEN {
+            return Err(Errno::EINVAL);
+        }
         if let Some(slot) = frame.get_mut(8..16) {
             slot.copy_from_slice(&address_of(Slice::Out(response)).to_ne_bytes());
         }

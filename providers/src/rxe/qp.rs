@@ -10,7 +10,7 @@
 //! is set in the requests for it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use uverbs_abi::{Cause, CommandError, Session};
 
@@ -221,9 +221,7 @@ impl RecvRing {
         self.unflushed |= accepted != 0;
         // After publishing: a failure that is noted only later comes with a flush that takes the
         // new receives along, or is seen by the next post.
-        let quiet =
-            self.core.state() != QpState::Err && self.core.session.error_epoch() == self.epoch;
-        if !quiet && accepted != 0 {
+        if accepted != 0 && !self.is_quiet() {
             self.flush_if_failed()
                 .map_err(|error| PostError::new(accepted, not_told(error)))?;
         }
@@ -238,8 +236,13 @@ impl RecvRing {
     fn flush_if_failed(&mut self) -> Result<(), CommandError> {
         let core = &*self.core;
         // One after the other with whoever moves it: a queue pair that has been brought back must
-        // not be sent to the error state for what it was before.
-        let _turn = core.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        // not be sent to the error state for what it was before. Not waited for, since a move can
+        // take seconds and a poll may be what has led here: whoever moves it settles afterwards.
+        let _turn = match core.commands.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
         // Before the question: what fails after this is a new reason to ask.
         let epoch = core.session.error_epoch();
         if core.state() != QpState::Err
@@ -253,6 +256,25 @@ impl RecvRing {
         }
         self.epoch = epoch;
         Ok(())
+    }
+
+    /// Whether nothing says that the queue pair may have failed since it was last asked about.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.core.state() != QpState::Err && self.core.session.error_epoch() == self.epoch
+    }
+
+    /// After a time in which nobody looked: a command was under way, or the queue was lent out.
+    fn settle(&mut self) -> Result<(), CommandError> {
+        if self.core.state() == QpState::Reset {
+            // What had been posted is gone.
+            self.unflushed = false;
+        }
+        if self.is_quiet() {
+            Ok(())
+        } else {
+            self.flush_late()
+        }
     }
 
     /// A work request of this queue pair was seen to fail.
@@ -380,10 +402,10 @@ impl QpOps for RxeQp {
         Ok(())
     }
 
-    fn found_failed(&self) {
+    fn settle(&self) {
         if let Some(recv) = self.recv.as_deref().filter(|_| self.core.session.is_ours()) {
             // As in `Receivers::failed`.
-            let _ = recv.with(|ring| ring.flush_late());
+            let _ = recv.with(|ring| ring.settle());
         }
     }
 
@@ -408,6 +430,8 @@ impl QpOps for RxeQp {
         let ExclusiveRecv::Rxe(ring) = queue;
         if let (true, Some(shelf)) = (self.is_from_here(&ring.core), &self.recv) {
             shelf.put_back(ring);
+            // A failure that was polled meanwhile found nobody to tell.
+            self.settle();
         }
     }
 

@@ -157,7 +157,8 @@ fn all_flags() -> CaseResult {
                 refused += 1;
                 let why = RegisterErrorCause::NeedsLocalWrite;
                 same(&format!("{access:?}"), error.cause, why)?;
-                same("the buffer", error.buffer.as_slice().len(), 4096)?;
+                let buffer = error.buffer.ok_or("the buffer is lost")?;
+                same("the buffer", buffer.as_slice().len(), 4096)?;
             }
             (kernel, ours) => {
                 let text = format!("{access:?}: the kernel says {kernel:?}, we say {ours:?}");
@@ -242,7 +243,8 @@ fn no_bytes() -> CaseResult {
         (error.cause, error.length),
         (RegisterErrorCause::Empty, 0),
     )?;
-    same("given back", error.buffer.capacity(), 33)?;
+    let buffer = error.buffer.ok_or("the buffer is lost")?;
+    same("given back", buffer.capacity(), 33)?;
     let error = pd.allocate(0, all_access()).err().ok_or("0 bytes")?;
     same("pages", error.cause, RegisterErrorCause::Empty)?;
     let nothing: &'static [u8] = &[];
@@ -339,8 +341,11 @@ fn below_the_limit() -> Result<(), Failure> {
             .ok_or("above the limit")?;
         same(
             "length",
-            (error.length, error.buffer.as_slice().len()),
-            (len, len),
+            (
+                error.length,
+                error.buffer.as_ref().map(|b| b.as_slice().len()),
+            ),
+            (len, Some(len)),
         )?;
         let RegisterErrorCause::Memlock {
             need,
