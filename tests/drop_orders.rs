@@ -93,7 +93,7 @@ fn what_there_is_after_a_step_has_failed_can_be_dropped_in_every_order() {
         let errno = if *command == "DRIVER_PROBE" {
             Errno::ENOTTY
         } else {
-            Errno::ENOMEM
+            Errno::EFAULT
         };
         let try_it = |order: Option<&[usize]>| {
             device.forget_calls();
