@@ -2,14 +2,17 @@
 
 use std::fmt;
 
+use uverbs_abi::sys::process::Mark;
 use uverbs_abi::{Command, Errno, Kernel, Mapping};
 
 use super::Shared;
 use super::call::unanswer;
 use super::world::{File, Id, World};
 
-/// An open file. Dropping it closes it.
+/// An open file. Dropping it closes it, but for a forked child: what that has is a copy, and the
+/// pipes of events in it are the parent's.
 pub(super) struct OpenFile {
+    home: Mark,
     world: Shared,
     at: (usize, Id),
 }
@@ -27,6 +30,7 @@ impl OpenFile {
         locked.files.insert(id, file);
         drop(locked);
         Self {
+            home: Mark::here(),
             world: world.clone(),
             at: (device, id),
         }
@@ -38,6 +42,9 @@ impl OpenFile {
         name: &'static str,
         work: impl FnOnce(&mut World) -> Result<T, Errno>,
     ) -> Result<(T, bool), Errno> {
+        if !self.home.is_ours() {
+            return Err(Errno::EACCES);
+        }
         let mut world = self.world.lock();
         if world.device(self.at.0)?.faults.is_time_to_go() {
             world.remove(self.at.0);
@@ -76,6 +83,9 @@ impl Kernel for OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        if !self.home.is_ours() {
+            return;
+        }
         let mut world = self.world.lock();
         world.close(self.at.1);
         world.settle();

@@ -1,0 +1,70 @@
+//! A forked child that has inherited everything: each of its calls says so, and whatever it drops,
+//! the parent does not notice.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(unsafe_code, reason = "forks")]
+
+mod support;
+
+use support::{Pair, pair};
+use uverbs::event::EventError;
+use uverbs::{
+    AccessFlags, AsyncEventKind, Cause, PollError, PostCause, RecvWr, SendWr, Wc, WcStatus,
+};
+
+/// What a child finds; true if all is as it should be.
+fn child(pair: Pair) -> bool {
+    let Pair { a, b, .. } = pair;
+    let mut right = true;
+    let mut check = |is_right: bool| right &= is_right;
+    let send = a.qp.post_send(&[SendWr::send_inline(1, b"no")]);
+    check(send.unwrap_err().cause == PostCause::ForeignProcess);
+    let recv = b.qp.post_recv(&[RecvWr::new(1, &[])]);
+    check(recv.unwrap_err().cause == PostCause::ForeignProcess);
+    check(a.cq.poll(&mut [Wc::default()]) == Err(PollError::ForeignProcess));
+    check(matches!(
+        a.context.events().try_next(),
+        Err(EventError::ForeignProcess)
+    ));
+    let query = a.context.query_port(1).unwrap_err();
+    check(query.0.cause == Cause::ForeignProcess);
+    let destroyed = a.qp.clone().destroy().unwrap_err().to_string();
+    check(destroyed.contains("inherited through fork()"));
+    drop((a, b));
+    right
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_child_is_told_and_does_no_harm() {
+    let pair = pair();
+    let region = pair.b.pd.allocate(8, AccessFlags::LOCAL_WRITE).unwrap();
+    let sge = [region.slice(..).unwrap()];
+    pair.b.qp.post_recv(&[RecvWr::new(2, &sge)]).unwrap();
+    pair.a.device.raise_qp(&pair.a.qp, AsyncEventKind::CommEst);
+    // SAFETY: the child runs code of this test's own, takes no lock that a thread of the parent
+    // could have held (the test harness only waits), and ends by `_exit`.
+    let id = unsafe { libc::fork() };
+    assert!(id >= 0);
+    if id == 0 {
+        let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(pair)));
+        // SAFETY: ends the child at once, running nothing of the parent's.
+        unsafe { libc::_exit(i32::from(!matches!(right, Ok(true)))) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable; the child is ours and waited for once.
+    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+    assert_eq!(status, 0, "the child found something else");
+
+    let Pair { a, b, .. } = pair;
+    let event = a.context.events().try_next().unwrap().unwrap();
+    assert_eq!(event.kind(), AsyncEventKind::CommEst);
+    a.qp.post_send(&[SendWr::send_inline(1, b"parent").signaled()])
+        .unwrap();
+    assert_eq!(
+        (a.status(), b.status()),
+        ((1, WcStatus::Success), (2, WcStatus::Success))
+    );
+    assert_eq!(region.to_vec(..6).unwrap(), b"parent");
+    assert_eq!(a.device.live().qps, 1);
+}
