@@ -14,7 +14,6 @@ use super::control::MAX_RD_ATOMIC;
 use super::world::{Id, Kind, World};
 
 const PSN: u32 = 0xFF_FFFF;
-const ETIMEDOUT: Errno = Errno::ETIMEDOUT;
 
 /// From, to, what it needs, what it takes beside that.
 type Row = (u8, u8, u32, u32);
@@ -161,7 +160,7 @@ impl World {
             }
             // The core looks the peer's network address up; nobody of that name answers.
             if self.device_with(&request.dest.dgid).is_none() {
-                return Err(ETIMEDOUT);
+                return Err(Errno::ETIMEDOUT);
             }
         }
         self.apply(id, &request, to);
