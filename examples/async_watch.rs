@@ -2,20 +2,39 @@
 //!
 //! Without COUNT it runs until it is interrupted or the device goes away.
 
-#![allow(clippy::print_stdout, reason = "an example is there to be looked at")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example is there to be looked at"
+)]
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use uverbs::event::EventError;
 use uverbs::{Context, Subject};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let name = match args.next() {
         Some(name) => name,
         None => match uverbs::devices()?.first() {
             Some(device) => device.name().to_owned(),
-            None => return Err("no RDMA device".into()),
+            None => {
+                return Err(
+                    "no RDMA device; `rdma link add rxe0 type rxe netdev eth0` makes one".into(),
+                );
+            }
         },
     };
     let count = args.next().map(|text| text.parse::<usize>()).transpose()?;

@@ -1,12 +1,27 @@
 //! Prints every RDMA device with its limits, ports and GIDs: `cargo run --example devinfo [NAME]`.
 
-#![allow(clippy::print_stdout, reason = "an example is there to be looked at")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example is there to be looked at"
+)]
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use uverbs::{Context, Device};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let wanted = std::env::args().nth(1);
     let devices = uverbs::devices()?;
     if devices.is_empty() {

@@ -7,12 +7,17 @@
 //!
 //! The two tell each other their endpoints, 40 bytes each, over TCP.
 
-#![allow(clippy::print_stdout, reason = "an example is there to be looked at")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example is there to be looked at"
+)]
 
 use std::cell::RefCell;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use uverbs::{
@@ -66,13 +71,27 @@ struct End {
     early: RefCell<Vec<u64>>,
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let options = Options::parse()?;
     let name = match &options.device {
         Some(name) => name.clone(),
         None => match uverbs::devices()?.first() {
             Some(device) => device.name().to_owned(),
-            None => return Err("no RDMA device".into()),
+            None => {
+                return Err(
+                    "no RDMA device; `rdma link add rxe0 type rxe netdev eth0` makes one".into(),
+                );
+            }
         },
     };
     let context = Context::open(&name)?;

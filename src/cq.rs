@@ -92,7 +92,15 @@ impl<'c> CompletionQueueBuilder<'c> {
         };
         let ops = provider.create_cq(session, &spec).map_err(|cause| {
             let limits = teardown::exceeded(self.context, |device| {
-                vec![("depth", self.depth, device.max_cqe)]
+                let vectors = self.context.num_comp_vectors();
+                vec![
+                    ("depth", self.depth, device.max_cqe),
+                    (
+                        "highest comp_vector",
+                        self.vector,
+                        vectors.saturating_sub(1),
+                    ),
+                ]
             });
             CreateError {
                 object: NAME,

@@ -25,7 +25,7 @@ pub struct ListError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is no device of that name.
-    #[error("no RDMA device is called {name}; {}", present_devices(present))]
+    #[error("no RDMA device is called {name:?}; {}", present_devices(present))]
     NoSuchDevice {
         /// The name asked for.
         name: String,

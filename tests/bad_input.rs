@@ -27,7 +27,7 @@ fn told<T: std::fmt::Debug, E: Error>(result: Result<T, E>) -> String {
 fn no_device_of_that_name() {
     let text = told(Context::open("no such device"));
     assert!(
-        text.starts_with("no RDMA device is called no such device; there "),
+        text.starts_with("no RDMA device is called \"no such device\"; there "),
         "{text}"
     );
 }
@@ -40,7 +40,7 @@ fn what_opening_can_run_into_has_a_next_step() {
     };
     assert_eq!(
         nobody.to_string(),
-        "no RDMA device is called rxe0; there is none at all (is a driver such as rdma_rxe loaded, \
+        "no RDMA device is called \"rxe0\"; there is none at all (is a driver such as rdma_rxe loaded, \
          and ib_uverbs?)"
     );
     let node = |errno: Errno| OpenError::Node {

@@ -21,8 +21,9 @@ pub struct PostError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PostCause {
-    /// No free slot: poll completions, then post again.
-    #[error("the queue is full; poll its completions first")]
+    /// No free slot. A send queue empties as its requests are done and their completions polled, a
+    /// receive queue as messages arrive.
+    #[error("the queue is full; wait for requests to be done, and poll their completions")]
     QueueFull,
     /// More scatter/gather elements than the queue was made for.
     #[error("the request has {given} scatter/gather elements, the queue takes {max}")]

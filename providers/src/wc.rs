@@ -256,7 +256,7 @@ impl fmt::Display for WcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "work request {:#x} on queue pair {}: {} (status {}, vendor error {:#x})",
+            "work request {} on queue pair {}: {} (status {}, vendor error {:#x})",
             self.wr_id,
             self.qp_num,
             self.status,

@@ -1,17 +1,17 @@
 //! Asynchronous events: what happened, to which object, and who still owes an ack for it.
 //!
-//! | file | what it is |
-//! |---|---|
-//! | `kind` | the types of events, and what to do about each |
-//! | `record` | the 16 bytes of one event |
-//! | `token`, `counter`, `slot`, `ledger`, `closing` | which object an event is about, how many of its events are out, and the destroy that waits for them |
-//! | `subject` | the event as the program holds it |
-//! | `source`, `reader` | the event file, and reading it |
-//! | `model` | the ledger under loom, with faults put in to see them found |
-//!
 //! The whole life of an event, with drawings, is told in `docs/events.md`.
 //!
 //! This module must never wait for an ack in a `Drop`, and never lose one.
+
+// | file | what it is |
+// |---|---|
+// | `kind` | the types of events, and what to do about each |
+// | `record` | the 16 bytes of one event |
+// | `token`, `counter`, `slot`, `ledger`, `closing` | which object an event is about, how many of its events are out, and the destroy that waits for them |
+// | `subject` | the event as the program holds it |
+// | `source`, `reader` | the event file, and reading it |
+// | `model` | the ledger under loom, with faults put in to see them found |
 
 mod closing;
 mod counter;

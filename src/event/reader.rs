@@ -79,7 +79,8 @@ impl AsyncEvents {
     /// Waits for the next event.
     ///
     /// If the event is about an object whose creation has not returned yet on another thread, it
-    /// waits for that, too; so do the other two.
+    /// waits for that, too; [`wait_timeout`](Self::wait_timeout) and even
+    /// [`try_next`](Self::try_next) do the same.
     ///
     /// # Errors
     /// [`EventError::Stopped`] after [`stop`](Self::stop); [`EventError::ContextClosed`] and

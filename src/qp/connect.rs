@@ -16,23 +16,23 @@ use crate::gid::Gid;
 /// Where a queue pair is to be reached, and what peers may do there.
 #[derive(Clone, Copy, Debug)]
 pub struct PathOptions {
-    /// The port, counted from 1.
+    /// The port, counted from 1. Default: 1.
     pub port: u8,
-    /// The own address; `None` takes the one that reaches furthest.
+    /// The own address. Default: `None`, which takes [`Context::routable_gid`](crate::Context::routable_gid):
+    /// global before link-local, RoCE v2 before v1, and of equals the first in the table.
     pub gid: Option<Gid>,
-    /// Index of the P_Key in the port's table.
+    /// Index of the P_Key in the port's table. Default: 0.
     pub pkey_index: u16,
-    /// What peers may do through this queue pair.
+    /// What peers may do through this queue pair. Default: write, read and do atomics; each region's
+    /// own access flags still decide.
     pub access: AccessFlags,
-    /// RDMA READs and atomics to serve at once.
+    /// RDMA READs and atomics to serve at once. Default: 16.
     pub max_dest_rd_atomic: u8,
-    /// First packet sequence number to send, 24 bits; `None` takes one at random.
+    /// First packet sequence number to send, 24 bits. Default: `None`, one at random.
     pub psn: Option<u32>,
 }
 
 impl Default for PathOptions {
-    /// Port 1, the furthest-reaching address, P_Key 0; peers may write, read and do atomics (each
-    /// region's own access flags still decide), 16 of the last two at once.
     fn default() -> Self {
         Self {
             port: 1,
@@ -51,34 +51,36 @@ impl Default for PathOptions {
 /// How a connection is to behave.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectOptions {
-    /// How long to wait for an acknowledgement before sending again.
+    /// How long to wait for an acknowledgement before sending again. Default: 67 ms.
     pub timeout: AckTimeout,
-    /// How often to send again without any answer, 0 to 7.
+    /// How often to send again without any answer, 0 to 7. Default: 6. On rxe 7 means without end: a
+    /// peer that is gone is then never told.
     pub retry_count: u8,
     /// How often to send again to a peer without a receive posted, 0 to 6; 7 is without end.
+    /// Default: 7, so that a SEND waits for ever for a receive.
     pub rnr_retry: u8,
-    /// How long the peer is to wait when no receive is posted here.
+    /// How long the peer is to wait when no receive is posted here. Default: 640 µs.
     pub min_rnr_timer: RnrTimer,
     /// RDMA READs and atomics to have under way at once; no more than the peer serves are used.
+    /// Default: 16.
     pub max_rd_atomic: u8,
-    /// Largest path MTU to use; no more than both ports do is used.
+    /// Largest path MTU to use; no more than both ports do is used. Default: 4,096.
     pub path_mtu: Mtu,
-    /// Routers that a packet may pass.
+    /// Routers that a packet may pass. Default: 64.
     pub hop_limit: u8,
-    /// Traffic class.
+    /// Traffic class. Default: 0.
     pub traffic_class: u8,
-    /// Flow label, 20 bits.
+    /// Flow label, 20 bits. Default: 0.
     pub flow_label: u32,
-    /// Service level, 0 to 15.
+    /// Service level, 0 to 15. Default: 0.
     pub sl: u8,
 }
 
 impl Default for ConnectOptions {
-    /// 67 ms, 7 retries, RNR retries without end at 640 µs, 16 READs, the ports' MTU, 64 hops.
     fn default() -> Self {
         Self {
             timeout: AckTimeout::at_least(Duration::from_millis(67)),
-            retry_count: 7,
+            retry_count: 6,
             rnr_retry: 7,
             min_rnr_timer: RnrTimer::at_least(Duration::from_micros(640)),
             max_rd_atomic: 16,
@@ -141,8 +143,8 @@ fn missing_gid(gid: Option<Gid>) -> String {
 const BITS_24: u32 = 0xFF_FFFF;
 
 impl QueuePair<Rc> {
-    /// Moves it from RESET to INIT, so that receives can be posted, and gives what the peer must
-    /// know. Hand that to the peer, and the peer's to [`connect`](Self::connect).
+    /// Moves it from RESET (or INIT) to INIT, so that receives can be posted, and gives what the peer
+    /// must know; of several the last counts. Hand that to the peer, and the peer's to [`connect`](Self::connect).
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -183,7 +185,10 @@ impl QueuePair<Rc> {
     /// Moves it from INIT over RTR to RTS, connected to `remote`. `local` is what
     /// [`prepare`](Self::prepare) gave.
     ///
-    /// The kernel looks the peer's network address up meanwhile, which can take seconds.
+    /// The kernel looks the peer's network address up meanwhile, which can take seconds. As the
+    /// options are by default, a SEND waits for ever for the peer to post a receive
+    /// ([`rnr_retry`](ConnectOptions::rnr_retry)), and a peer that is gone is told within a second
+    /// or so.
     ///
     /// # Errors
     /// [`ConnectError`]; the queue pair stays where it got to.

@@ -9,8 +9,9 @@ use super::{QueuePair, Rc, Transport};
 impl QueuePair<Rc> {
     /// Posts send requests, in order, and tells the device once for all of them.
     ///
-    /// Requests without a completion of their own ([`signaled`](SendWr::signaled)) still need room:
-    /// the queue only empties as completions are polled, so signal one now and then.
+    /// Requests without a completion of their own ([`signaled`](SendWr::signaled)) need room as well.
+    /// Signal one now and then and poll it: on rxe a slot is free again as soon as its request is
+    /// done, on other devices only when a later completion has been polled.
     ///
     /// # Errors
     /// [`PostError`]: how many are in the queue, and why not all.

@@ -34,6 +34,10 @@ pub(super) const CASES: &[Case] = &[
     Case::new("errors::no_receive_posted", no_receive_posted),
     Case::new("errors::peer_destroyed", peer_destroyed),
     Case::new(
+        "errors::a_peer_that_is_gone_is_told_with_the_defaults",
+        gone_with_the_defaults,
+    ),
+    Case::new(
         "errors::one_bad_request_among_good_ones",
         one_bad_among_good,
     ),
@@ -221,6 +225,16 @@ fn peer_destroyed() -> CaseResult {
         // Four times 8.4 ms; the kernel's timers, and a slow guest, make more of it.
         ensure(start.elapsed() < Duration::from_secs(5), "took too long")?;
     }
+    Ok(Verdict::Passed)
+}
+
+/// On rxe a retry count of 7 is without end: the default must not be that.
+fn gone_with_the_defaults() -> CaseResult {
+    let (a, b) = pair()?;
+    let target = b.region(64, 1)?.remote(0)?;
+    b.qp.clone().destroy()?;
+    a.qp.post_send(&[SendWr::write_inline(1, b"x", target)])?;
+    failed("write", &a, 1, WcStatus::RetryExceeded)?;
     Ok(Verdict::Passed)
 }
 

@@ -56,7 +56,7 @@ fn carry_out(command: Command) -> Result<u8, Problem> {
             if kernels.is_empty() {
                 kernels.push(kernel::line(None));
             }
-            setup::ensure(&cache, &kernels, refresh)?;
+            setup::ensure(&cache, &kernels, refresh, true)?;
             say(format_args!(
                 "set-up is complete: kernel {}",
                 kernels.join(", ")
@@ -77,7 +77,7 @@ pub fn prepare(cache: &Cache, asked: Option<&str>) -> Result<Kernel, Problem> {
     } else {
         vec![kernel::line(asked)]
     };
-    setup::ensure(cache, &lines, false)?;
+    setup::ensure(cache, &lines, false, false)?;
     kernel::choose(cache, asked)
 }
 
@@ -85,6 +85,6 @@ fn test(cache: &Cache, mut options: layers::Options) -> Result<u8, Problem> {
     if options.kernels.is_empty() {
         options.kernels.push(kernel::line(None));
     }
-    setup::ensure(cache, &options.kernels, false)?;
+    setup::ensure(cache, &options.kernels, false, true)?;
     layers::run(&options)
 }

@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::cache::Cache;
 use super::cpio::{Entry, Tree};
@@ -47,6 +47,12 @@ pub fn gather(cache: &Cache, program: &OsStr, with: &[OsString]) -> Result<Paylo
     let program = match find_program(program) {
         Some(path) => b.program(&path)?,
         None if program == "busybox" && busybox.is_some() => "/bin/busybox".to_owned(),
+        None if Path::new(program).exists() => {
+            return Err(Problem::new(format!(
+                "{} is not executable",
+                program.display()
+            )));
+        }
         None => {
             return Err(Problem::new(format!(
                 "there is no program {}; give its path, or a name in PATH",
@@ -108,6 +114,19 @@ pub fn find_program(name: &OsStr) -> Option<PathBuf> {
         .find(|p| is_program(p))
 }
 
+/// A path without `.` and `..`, as files are placed in the guest.
+fn folded(path: &Path) -> PathBuf {
+    let mut folded = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => folded.push(name),
+            Component::ParentDir => drop(folded.pop()),
+            _ => {}
+        }
+    }
+    folded
+}
+
 struct Builder {
     tree: Tree,
     sources: Sources,
@@ -125,7 +144,7 @@ impl Builder {
     }
 
     fn program(&mut self, path: &Path) -> Result<String, Problem> {
-        let mut place = path.to_string_lossy().into_owned();
+        let mut place = folded(path).to_string_lossy().into_owned();
         if is_taken(&place) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             place = format!("/root/{name}");
@@ -189,6 +208,7 @@ impl Builder {
         if place.ends_with('/') && !meta.is_dir() {
             place.push_str(&source.file_name().unwrap_or_default().to_string_lossy());
         }
+        let place = folded(Path::new(&place)).to_string_lossy().into_owned();
         if is_taken(&place) {
             return Err(Problem::new(format!(
                 "--with {text}: {place} is taken in the guest; choose another place"
@@ -245,6 +265,18 @@ fn is_taken(place: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_folded() {
+        for (given, folded_to) in [
+            ("/a/b/../c", "/a/c"),
+            ("/a/./b/", "/a/b"),
+            ("/../../proc/x", "/proc/x"),
+            ("/", "/"),
+        ] {
+            assert_eq!(folded(Path::new(given)), Path::new(folded_to), "{given}");
+        }
+    }
 
     #[test]
     fn taken_places() {

@@ -35,10 +35,16 @@ pub fn run(cache: &Cache, options: &Run) -> Result<u8, Problem> {
     let program = options.argv.first().cloned().unwrap_or_default();
     let payload = match payload::gather(cache, &program, &options.with) {
         Ok(payload) => payload,
-        Err(e) => {
+        // As a shell says it; anything else that cannot be gathered is no fault of the program's.
+        Err(e) if program != "busybox" && payload::find_program(&program).is_none() => {
             say(e);
-            return Ok(127);
+            return Ok(if Path::new(&program).exists() {
+                126
+            } else {
+                127
+            });
         }
+        Err(e) => return Err(e),
     };
     let guest = build::guest_program(false)?;
     let folder = cache.run_folder()?;

@@ -24,7 +24,13 @@ use super::report::{Doing, Problem, Step, say};
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 
 /// Makes sure that everything is there for these lines of kernels.
-pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) -> Result<(), Problem> {
+/// The headers are for one test; nothing in the guest needs them.
+pub fn ensure(
+    cache: &Cache,
+    lines: &[String],
+    refresh: bool,
+    with_headers: bool,
+) -> Result<(), Problem> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(Problem::new(format!(
             "this is {}, and the virtual machine is x86-64 only",
@@ -39,7 +45,7 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) -> Result<(), Prob
         && qemu::find().is_ok()
         && has_busybox(cache)
         && !lines.iter().any(|l| missing(&l))
-        && headers::settled(cache)
+        && (!with_headers || headers::settled(cache))
     {
         return Ok(());
     }
@@ -51,7 +57,9 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) -> Result<(), Prob
     if !lines.is_empty() || !has_busybox(cache) {
         fetch(cache, &lines)?;
     }
-    headers::ensure(cache, refresh);
+    if with_headers {
+        headers::ensure(cache, refresh);
+    }
     Ok(())
 }
 
