@@ -15,6 +15,14 @@ pub(super) struct Request {
     tail: Vec<u8>,
 }
 
+/// The fixed part of a slot, and what follows it. Slots are never shorter than their fixed part.
+fn split<T: FromBytes>(slot: &[u64]) -> (T, Vec<u8>) {
+    match T::read_from_prefix(slot.as_bytes()) {
+        Ok((wqe, tail)) => (wqe, tail.to_vec()),
+        Err(_) => (T::new_zeroed(), Vec::new()),
+    }
+}
+
 fn elements(tail: &[u8], count: u32) -> Option<Vec<rxe_sge>> {
     let count = usize::try_from(count).ok()?;
     let bytes = tail.get(..count.checked_mul(size_of::<rxe_sge>())?)?;
@@ -26,17 +34,8 @@ fn elements(tail: &[u8], count: u32) -> Option<Vec<rxe_sge>> {
 
 impl Request {
     pub(super) fn parse(slot: &[u64]) -> Self {
-        let bytes = slot.as_bytes();
-        match rxe_send_wqe::read_from_prefix(bytes) {
-            Ok((wqe, tail)) => Self {
-                wqe,
-                tail: tail.to_vec(),
-            },
-            Err(_) => Self {
-                wqe: FromZeros::new_zeroed(),
-                tail: Vec::new(),
-            },
-        }
+        let (wqe, tail) = split(slot);
+        Self { wqe, tail }
     }
 
     pub(super) const fn wr_id(&self) -> u64 {
@@ -110,16 +109,8 @@ pub(super) struct Receive {
 
 impl Receive {
     pub(super) fn parse(slot: &[u64]) -> Self {
-        match rxe_recv_wqe::read_from_prefix(slot.as_bytes()) {
-            Ok((wqe, tail)) => Self {
-                wqe,
-                tail: tail.to_vec(),
-            },
-            Err(_) => Self {
-                wqe: FromZeros::new_zeroed(),
-                tail: Vec::new(),
-            },
-        }
+        let (wqe, tail) = split(slot);
+        Self { wqe, tail }
     }
 
     pub(super) const fn wr_id(&self) -> u64 {
