@@ -225,4 +225,20 @@ mod tests {
         );
         fs::remove_dir_all(root).unwrap();
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_device_number_is_read_from_nothing_but_two_numbers(text in "[0-9]{0,11}:?[0-9]{0,11}.?") {
+            let plain = text.split_once(':').and_then(|(major, minor)| {
+                Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+            });
+            let wanted = plain.map(|(major, minor)| libc::makedev(major, minor));
+            proptest::prop_assert_eq!(parse_dev(&text), wanted);
+        }
+
+        #[test]
+        fn no_text_is_too_odd_to_be_looked_at(text in ".*") {
+            let _ = parse_dev(&text);
+        }
+    }
 }

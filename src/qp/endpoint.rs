@@ -184,4 +184,39 @@ mod tests {
         assert_eq!(with(12, 1), Err(EndpointError::Field("PSN")));
         assert_eq!(with(39, 1), Err(EndpointError::Field("reserved part")));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_come_back_as_they_were(
+            mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..48),
+            genuine in proptest::prelude::any::<bool>(),
+        ) {
+            if genuine && bytes.len() >= 6 {
+                bytes[..6].copy_from_slice(&example().to_bytes()[..6]);
+            }
+            if let Ok(endpoint) = Endpoint::from_bytes(&bytes) {
+                proptest::prop_assert_eq!(&endpoint.to_bytes()[..], &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn an_endpoint_survives_the_way(
+            qp_num in 0u32..1 << 24,
+            psn in 0u32..1 << 24,
+            gid: [u8; 16],
+            lid: u16,
+            mtu in 1u8..6,
+            max_dest_rd_atomic: u8,
+        ) {
+            let endpoint = Endpoint {
+                qp_num: QpNum(qp_num),
+                psn,
+                gid: Gid(gid),
+                lid,
+                mtu: Mtu::from_raw(mtu).unwrap(),
+                max_dest_rd_atomic,
+            };
+            proptest::prop_assert_eq!(Endpoint::from_bytes(&endpoint.to_bytes()), Ok(endpoint));
+        }
+    }
 }
