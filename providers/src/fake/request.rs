@@ -5,7 +5,7 @@
 
 use uverbs_abi::layout::rxe::{rxe_recv_wqe, rxe_send_wqe, rxe_sge, rxe_wr_atomic, rxe_wr_rdma};
 use uverbs_abi::layout::verbs::*;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// A send request.
 #[derive(Debug)]
