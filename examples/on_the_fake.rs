@@ -130,7 +130,7 @@ mod tests {
         let device = Fabric::new().add_device("rxe0");
         let context = device.open().unwrap();
         let before = device.live();
-        device.fail_next("REG_MR", Errno::ENOMEM);
+        device.fail_next("REG_MR", Errno::EFAULT);
         assert!(Counter::new(&context).is_err());
         assert_eq!(device.live(), before);
     }

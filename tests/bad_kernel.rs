@@ -140,3 +140,24 @@ fn completions_that_are_lost_or_late() {
     assert_eq!((a.status().0, a.status().0), (3, 4));
     a.nothing();
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "leaks a buffer, as it must")]
+fn a_registration_that_may_have_been_made_keeps_its_memory() {
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    device.leave_unanswered("REG_MR");
+    let error = pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap_err();
+    assert!(error.buffer.is_none());
+    let text = error.to_string();
+    assert!(
+        text.contains("REG_MR: the kernel's reply is incomplete"),
+        "{text}"
+    );
+    assert_eq!(context.leaked_bytes(), 64);
+    // It goes with the open file.
+    assert_eq!(device.live().mrs, 1);
+    drop((pd, context));
+    assert!(device.live().is_nothing());
+}

@@ -147,6 +147,10 @@ fn every_reply_that_lacks_its_outputs_is_told_and_leaves_nothing() {
     commands.sort_unstable();
     commands.dedup();
     for command in commands.into_iter().step_by(if cfg!(miri) { 4 } else { 1 }) {
+        if cfg!(miri) && command == "REG_MR" {
+            // The kernel may have registered the buffer, so it is leaked, as it must be.
+            continue;
+        }
         device.leave_unanswered(command);
         let outcome = life(&device, &other);
         device.clear_faults();
