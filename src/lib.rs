@@ -13,11 +13,18 @@
 //! and put into one struct. Nothing blocks in `Drop`; the verbs that wait are called `destroy`.
 //!
 //! # A first program
-//! ```no_run
+//! ```
 //! use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, SendWr, Wc};
 //!
-//! # fn exchange(_: &uverbs::Endpoint) -> uverbs::Endpoint { unimplemented!() }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # // Stand in for a device and a peer, so that this runs anywhere: the queue pair is its own peer.
+//! # struct Context;
+//! # impl Context {
+//! #     fn open(name: &str) -> Result<uverbs::Context, uverbs::OpenError> {
+//! #         uverbs::fake::Fabric::new().add_device(name).open()
+//! #     }
+//! # }
+//! # fn exchange(local: &uverbs::Endpoint) -> uverbs::Endpoint { *local }
 //! let context = Context::open("rxe0")?;
 //! let pd = context.alloc_pd()?;
 //! let cq = context.create_cq(16).build()?;
@@ -26,15 +33,18 @@
 //! let local = qp.prepare(&PathOptions::default())?;
 //! let remote = exchange(&local); // 40 bytes each way, by whatever means there are
 //! qp.connect(&local, &remote, &ConnectOptions::default())?;
+//! # let room = pd.allocate(64, AccessFlags::LOCAL_WRITE)?;
+//! # qp.post_recv(&[uverbs::RecvWr::new(2, &[room.slice(..)?])])?;
 //!
 //! let region = pd.allocate(4096, AccessFlags::empty())?;
 //! region.write_at(0, b"hello")?;
 //! qp.post_send(&[SendWr::send(1, &[region.slice(..5)?]).signaled()])?;
 //!
-//! let mut room = [Wc::default(); 16];
+//! let mut completions = [Wc::default(); 16];
 //! loop {
-//!     for completion in cq.poll(&mut room)? {
+//!     for completion in cq.poll(&mut completions)? {
 //!         completion.ok()?;
+//! #       assert_eq!(room.to_vec(..5)?, b"hello");
 //!         return Ok(());
 //!     }
 //!     std::thread::yield_now();

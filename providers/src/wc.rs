@@ -167,7 +167,7 @@ bitflags! {
         /// Immediate data came with it.
         const WITH_IMM = 2;
         /// A key was invalidated by the peer.
-        const WITH_INVALIDATE = 8;
+        const WITH_INVALIDATE = 4;
     }
 }
 
