@@ -14,6 +14,8 @@ mod exceptions;
 mod odd;
 #[path = "headers/source.rs"]
 mod source;
+#[path = "headers/value.rs"]
+mod value;
 
 use std::env;
 use std::fs;

@@ -15,7 +15,8 @@ use crate::exceptions::{
     ATTRIBUTES, EXPRESSIONS, FIELDS, IN_PLACE, LEFT_OUT, NOT_UAPI, PADDING, READ, SINCE,
     WIDER_BEFORE,
 };
-use crate::source::{Const, Field, Source, Struct, Type, Version, number_type};
+use crate::source::{Const, Field, Source, Struct, Type, Version};
+use crate::value::number_type;
 
 /// A question to the compiler, and what the answer should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
