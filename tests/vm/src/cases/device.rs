@@ -1,6 +1,7 @@
 //! What a device says of itself, against what sysfs says of it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use uverbs::{
@@ -16,6 +17,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("device::gid_table_agrees_with_sysfs", gids),
     Case::new("device::a_missing_name_lists_the_names", missing_name),
     Case::new("device::opened_twice", opened_twice),
+    Case::new("device::a_node_that_may_not_be_opened", closed_node).fresh_boot(),
     Case::new("device::goes_on_after_a_change_of_user", change_of_user),
 ];
 
@@ -221,5 +223,34 @@ fn change_of_user() -> CaseResult {
     })?;
     write(4)?;
     same("written", target.to_vec(1..5)?, vec![1, 2, 3, 4])?;
+    Ok(Verdict::Passed)
+}
+
+/// A node without rights, then without a node, then with another device's: each is told apart from
+/// "no device", with what to do.
+fn closed_node() -> CaseResult {
+    let devices = uverbs::devices()?;
+    let device = devices.iter().find(|device| device.name() == "rxe0");
+    let node = device.ok_or("no rxe0")?.node().to_owned();
+    let told = |what: &str, part: &str| -> Result<(), Failure> {
+        let error = Context::open("rxe0").err();
+        let error = error.ok_or_else(|| format!("{what}: it was opened"))?;
+        let named = matches!(&error, OpenError::Node { path, .. } if *path == node);
+        let text = error.to_string();
+        ensure(named && text.contains(part), &format!("{what}: {text}"))
+    };
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o000))?;
+    as_nobody(|| told("mode 000", "look at the node's mode and group"))?;
+    let aside = node.with_extension("aside");
+    fs::rename(&node, &aside)?;
+    told("no node", "/dev has no node for it")?;
+    // A stale node: the number behind the name is another device's.
+    let other = devices.iter().find(|device| device.name() == "rxe1");
+    std::os::unix::fs::symlink(other.ok_or("no rxe1")?.node(), &node)?;
+    told("another's node", "does not belong to this device")?;
+    fs::remove_file(&node)?;
+    fs::rename(&aside, &node)?;
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o666))?;
+    Context::open("rxe0")?;
     Ok(Verdict::Passed)
 }
