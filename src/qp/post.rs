@@ -37,7 +37,9 @@ impl QueuePair<Rc> {
 }
 
 impl<T: Transport> QueuePair<T> {
-    /// Posts receives, in order. Allowed from INIT on; in ERR they come back flushed.
+    /// Posts receives, in order. Allowed from INIT on; in ERR they come back flushed. If the queue pair
+    /// went to ERR by itself and nothing has told of it, they do so once something does: a failed
+    /// completion that is polled, an event, [`state`](Self::state) or [`query`](Self::query).
     ///
     /// # Errors
     /// [`PostError`]: how many are in the queue, and why not all.
