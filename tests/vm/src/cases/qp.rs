@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use uverbs::{
     AccessFlags, AckTimeout, AddressVector, ConnectError, ConnectOptions, Context, Endpoint, Errno,
@@ -250,18 +249,18 @@ fn no_way_to_the_peer() -> CaseResult {
             done.store(true, Ordering::SeqCst);
             result
         });
-        let mut longest = Duration::ZERO;
+        let mut rounds = 0u32;
         while !done.load(Ordering::SeqCst) {
-            let start = Instant::now();
             context.query_port(1)?;
             context.create_cq(4).build()?.destroy()?;
-            longest = longest.max(start.elapsed());
+            rounds += 1;
             thread::yield_now();
         }
         slow.join().map_err(|_| "a thread that connects dies")??;
+        // Counted, not timed: a busy host makes each round long, a held lock makes them one or two.
         ensure(
-            longest < Duration::from_millis(500),
-            &format!("others waited {longest:?}"),
+            rounds >= 5,
+            &format!("others got through {rounds} rounds meanwhile"),
         )
     })?;
     Ok(Verdict::Passed)
