@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use uverbs::event::EventError;
 use uverbs::{
-    AsyncEvent, AsyncEventKind, AsyncEvents, ConnectOptions, DestroyErrorCause, QpAttr, QpState,
-    RecvWr, SendWr, Subject,
+    AsyncEvent, AsyncEventKind, DestroyErrorCause, QpAttr, QpState, RecvWr, SendWr, Subject,
 };
 
-use super::pair::{End, Failure, SOON, Shape, connect, ensure, open, pair, same};
+use super::pair::{End, Failure, SOON, ensure, open, pair, same};
+use super::provoke::{next, overrun, with_shared_receive_queue};
 use super::{Case, CaseResult, KernelRange, Verdict};
 use crate::guest::net::{add_addr, del_addr, link_down, link_up};
 
@@ -41,21 +41,6 @@ pub(super) const CASES: &[Case] = &[
     Case::new("events::close_ends_readers", close_ends_readers),
     Case::new("events::panic_acks", panic_acks),
 ];
-
-/// Waits for an event of this kind, letting others pass: nothing orders events of different
-/// objects, and one cause can have several.
-fn next(events: &AsyncEvents, kind: AsyncEventKind) -> Result<AsyncEvent, Failure> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let event = events
-            .wait_timeout(left)?
-            .ok_or_else(|| format!("{kind} did not come"))?;
-        if event.kind() == kind {
-            return Ok(event);
-        }
-    }
-}
 
 fn is_port_1(event: &AsyncEvent) -> Result<(), Failure> {
     match event.subject() {
@@ -118,22 +103,8 @@ fn sq_drained() -> CaseResult {
     Ok(Verdict::Passed)
 }
 
-/// `rxe0` sends to a queue pair of `rxe1` that draws from a shared receive queue.
-fn shared() -> Result<(End, End, uverbs::SharedReceiveQueue), Failure> {
-    let (_, pd) = open("rxe1")?;
-    let srq = pd.create_srq(16).build()?;
-    let a = Shape::default().prepare(&open("rxe0")?.1)?;
-    let shape = Shape {
-        srq: Some(srq.clone()),
-        ..Shape::default()
-    };
-    let b = shape.prepare(&pd)?;
-    connect(&a, &b, &ConnectOptions::default())?;
-    Ok((a, b, srq))
-}
-
 fn srq_limit_reached() -> CaseResult {
-    let (a, b, srq) = shared()?;
+    let (a, b, srq) = with_shared_receive_queue()?;
     let events = b.context.events();
     let (out, room) = (a.region(64, 1)?, b.region(64, 2)?);
     for wr_id in 0..4 {
@@ -159,7 +130,7 @@ fn srq_limit_reached() -> CaseResult {
 }
 
 fn qp_last_wqe_reached() -> CaseResult {
-    let (_a, b, _srq) = shared()?;
+    let (_a, b, _srq) = with_shared_receive_queue()?;
     let events = b.context.events();
     b.qp.modify(&QpAttr::to_state(QpState::Err))?;
     let event = next(&events, AsyncEventKind::QpLastWqeReached)?;
@@ -168,22 +139,6 @@ fn qp_last_wqe_reached() -> CaseResult {
     };
     same("queue pair", found.clone(), b.qp.to_any())?;
     Ok(Verdict::Passed)
-}
-
-/// An end of `rxe0` whose completion queue has been given `lost` completions more than it holds.
-fn overrun(lost: u64) -> Result<(End, End), Failure> {
-    let shape = Shape {
-        depth: 1,
-        ..Shape::default()
-    };
-    let a = shape.prepare(&open("rxe0")?.1)?;
-    let b = Shape::default().prepare(&open("rxe1")?.1)?;
-    connect(&a, &b, &ConnectOptions::default())?;
-    let remote = b.region(64, 0)?.remote(0)?;
-    for wr_id in 0..u64::from(a.cq.depth()) + lost {
-        a.qp.post_send(&[SendWr::write(wr_id, &[], remote).signaled()])?;
-    }
-    Ok((a, b))
 }
 
 fn cq_err_once_for_each_lost() -> CaseResult {

@@ -13,6 +13,7 @@ mod events;
 mod mr;
 pub mod pair;
 mod process;
+pub mod provoke;
 mod qp;
 mod qp_table;
 mod rc;

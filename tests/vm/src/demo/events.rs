@@ -4,12 +4,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use uverbs::{
-    AsyncEvent, AsyncEventKind, AsyncEvents, ConnectOptions, QpAttr, QpState, RecvWr, SendWr,
-    Subject,
-};
+use uverbs::{AsyncEvent, AsyncEventKind, AsyncEvents, QpAttr, QpState, RecvWr, SendWr, Subject};
 
-use crate::cases::pair::{Failure, SOON, Shape, connect, ensure, open, same};
+use crate::cases::pair::{Failure, SOON, ensure, open, same};
+use crate::cases::provoke::{next_seeing, overrun, with_shared_receive_queue};
 use crate::guest::net::{add_addr, del_addr, link_down, link_up};
 
 pub(super) fn show() -> Result<(), Failure> {
@@ -19,25 +17,17 @@ pub(super) fn show() -> Result<(), Failure> {
     completion_queue()
 }
 
-/// Waits for an event of this kind, letting others pass: nothing orders events of different
-/// objects, and one cause can have several.
+/// Waits for an event of this kind, and shows all that come meanwhile.
 fn next(events: &AsyncEvents, kind: AsyncEventKind) -> Result<AsyncEvent, Failure> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let event = events
-            .wait_timeout(left)?
-            .ok_or_else(|| format!("{kind} did not come"))?;
-        if event.kind() == kind {
-            println!("   {:<20} {}", kind.to_string(), event.subject());
-            return Ok(event);
-        }
-        println!(
-            "   {:<20} {} (passing)",
-            event.kind().to_string(),
-            event.subject()
-        );
-    }
+    next_seeing(events, kind, |event| {
+        let passing = if event.kind() == kind {
+            ""
+        } else {
+            " (passing)"
+        };
+        let name = event.kind().to_string();
+        println!("   {name:<20} {}{passing}", event.subject());
+    })
 }
 
 fn port() -> Result<(), Failure> {
@@ -100,15 +90,7 @@ fn send_queue() -> Result<(), Failure> {
 }
 
 fn shared_receive_queue() -> Result<(), Failure> {
-    let (_, pd) = open("rxe1")?;
-    let srq = pd.create_srq(16).build()?;
-    let a = Shape::default().prepare(&open("rxe0")?.1)?;
-    let shape = Shape {
-        srq: Some(srq.clone()),
-        ..Shape::default()
-    };
-    let b = shape.prepare(&pd)?;
-    connect(&a, &b, &ConnectOptions::default())?;
+    let (a, b, srq) = with_shared_receive_queue()?;
     let events = b.context.events();
     let (out, room) = (a.region(64, 1)?, b.region(64, 2)?);
     println!("   … a shared receive queue runs low");
@@ -137,19 +119,9 @@ fn shared_receive_queue() -> Result<(), Failure> {
 }
 
 fn completion_queue() -> Result<(), Failure> {
-    let shape = Shape {
-        depth: 1,
-        ..Shape::default()
-    };
-    let a = shape.prepare(&open("rxe0")?.1)?;
-    let b = Shape::default().prepare(&open("rxe1")?.1)?;
-    connect(&a, &b, &ConnectOptions::default())?;
-    let events = a.context.events();
-    let remote = b.region(64, 0)?.remote(0)?;
     println!("   … a completion queue is given more than it holds");
-    for wr_id in 0..u64::from(a.cq.depth()) + 3 {
-        a.qp.post_send(&[SendWr::write(wr_id, &[], remote).signaled()])?;
-    }
+    let (a, _b) = overrun(3)?;
+    let events = a.context.events();
     let event = next(&events, AsyncEventKind::CqErr)?;
     ensure(
         matches!(event.subject(), Subject::Cq(cq) if *cq == a.cq),
