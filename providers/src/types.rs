@@ -205,10 +205,12 @@ bitflags! {
 }
 
 impl AccessFlags {
-    /// The flags that let somebody other than the CPU write the memory.
-    pub const WRITES: Self = Self::LOCAL_WRITE
+    /// The flags that the kernel grants on writable memory only: those that let somebody other than
+    /// the CPU write it, and the binding of windows, which could.
+    pub const NEED_WRITABLE: Self = Self::LOCAL_WRITE
         .union(Self::REMOTE_WRITE)
-        .union(Self::REMOTE_ATOMIC);
+        .union(Self::REMOTE_ATOMIC)
+        .union(Self::MW_BIND);
 }
 
 /// Sizes of a queue pair's queues, asked for or granted (`struct ib_uverbs_qp_cap`).

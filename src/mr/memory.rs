@@ -57,7 +57,7 @@ impl Memory {
         pd: &ProtectionDomain,
         access: AccessFlags,
     ) -> Result<Registered, CommandError> {
-        assert!(self.writable || !access.intersects(AccessFlags::WRITES | AccessFlags::MW_BIND));
+        assert!(self.writable || !access.intersects(AccessFlags::NEED_WRITABLE));
         let (session, start) = (pd.context().session(), self.address());
         let len = self.len as u64;
         // SAFETY: the bytes stay valid until the region that this is part of has ended the

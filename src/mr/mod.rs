@@ -73,7 +73,7 @@ impl ProtectionDomain {
         if length == 0 {
             return refuse(parts, RegisterErrorCause::Empty);
         }
-        if access.intersects(AccessFlags::WRITES | AccessFlags::MW_BIND) && !B::WRITABLE {
+        if access.intersects(AccessFlags::NEED_WRITABLE) && !B::WRITABLE {
             return refuse(parts, RegisterErrorCause::ReadOnly);
         }
         let remote_writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
