@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod life;
+
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
     CompletionQueue, ConnectOptions, Context, Endpoint, PathOptions, ProtectionDomain, QueuePair,

@@ -73,7 +73,7 @@ impl World {
             .filter(fits)
             .ok_or(Errno::EINVAL)?;
         let offer = device.offers.remove(&offset).ok_or(Errno::EINVAL)?;
-        self.mapped.push((at.0, Arc::downgrade(&offer.words)));
+        self.note_mapped(at.0, &offer.words);
         Ok(Mapping::Heap(offer.words))
     }
 

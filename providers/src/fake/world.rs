@@ -362,6 +362,17 @@ impl World {
         files.map(|file| file.asyncs.len()).sum()
     }
 
+    /// Remembers a queue that a user maps, for as long as it is mapped.
+    pub(super) fn note_mapped(&mut self, device: usize, words: &Arc<[AtomicU64]>) {
+        // What is remembered keeps the memory of a queue that is gone. It is forgotten each time
+        // the list is full, and half of the list is then free, so that this is rare.
+        if self.mapped.len() == self.mapped.capacity() {
+            self.mapped.retain(|(_, words)| words.strong_count() != 0);
+            self.mapped.reserve(self.mapped.len().max(16));
+        }
+        self.mapped.push((device, Arc::downgrade(words)));
+    }
+
     /// How many queues of a device the users have mapped.
     pub(super) fn live_maps(&mut self, device: usize) -> usize {
         self.mapped.retain(|(_, words)| words.strong_count() != 0);
