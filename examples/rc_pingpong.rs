@@ -1,11 +1,14 @@
-//! An RC ping-pong between two processes, every byte checked.
+//! An RC ping-pong between two processes: the server sends back what it got, and the client looks at
+//! every byte of it.
 //!
 //! ```text
-//! cargo run --example rc_pingpong -- [-d DEVICE] [-g GID-INDEX] [-s SIZE] [-n COUNT] [-p TCP-PORT]
-//! cargo run --example rc_pingpong -- … HOST       # the other end, which connects to the first
+//! cargo run --example rc_pingpong -- [OPTIONS]          # the server
+//! cargo run --example rc_pingpong -- [OPTIONS] HOST     # the client
 //! ```
 //!
-//! The two tell each other their endpoints, 40 bytes each, over TCP.
+//! Options and what goes over TCP are those of rdma-core's `ibv_rc_pingpong`, and either end may be
+//! that program: `-d DEVICE -i PORT -g GID-INDEX -s SIZE -m MTU -r RX-DEPTH -n ITERS -l SL -c -p
+//! TCP-PORT`. Without `-g` it takes the GID that is best reached; that program then takes none.
 
 #![allow(
     clippy::print_stdout,
@@ -13,62 +16,28 @@
     reason = "an example is there to be looked at"
 )]
 
-use std::cell::RefCell;
-use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+mod pingpong;
+
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use uverbs::{
-    AccessFlags, CompletionQueue, ConnectOptions, Context, Endpoint, MemoryRegion, PathOptions,
-    QueuePair, Rc, RecvWr, SendWr, Wc,
-};
+use pingpong::{FILL, Options, PATIENCE, Result, check_pages, meet, message, report, show};
+use uverbs::{AccessFlags, CompletionQueue, MemoryRegion, QueuePair, Rc, RecvWr, SendWr, Wc};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+const RECV: u64 = 1;
+const SEND: u64 = 2;
 
-struct Options {
-    device: Option<String>,
-    gid_index: Option<u32>,
-    size: usize,
-    count: u32,
-    tcp_port: u16,
-    host: Option<String>,
-}
-
-impl Options {
-    fn parse() -> Result<Self> {
-        let mut options = Self {
-            device: None,
-            gid_index: None,
-            size: 4096,
-            count: 1000,
-            tcp_port: 18515,
-            host: None,
-        };
-        let mut args = std::env::args().skip(1);
-        while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
-            match arg.as_str() {
-                "-d" => options.device = Some(value()?),
-                "-g" => options.gid_index = Some(value()?.parse()?),
-                "-s" => options.size = value()?.parse()?,
-                "-n" => options.count = value()?.parse()?,
-                "-p" => options.tcp_port = value()?.parse()?,
-                _ if arg.starts_with('-') => return Err(format!("unknown option {arg}").into()),
-                _ => options.host = Some(arg),
-            }
-        }
-        Ok(options)
-    }
-}
-
-struct End {
+struct End<'o> {
+    options: &'o Options,
     cq: CompletionQueue,
     qp: QueuePair<Rc>,
+    /// The client's messages.
     out: MemoryRegion,
+    /// What comes in; the server sends it back from here.
     room: MemoryRegion,
-    early: RefCell<Vec<u64>>,
+    posted: u32,
+    received: bool,
+    sent: bool,
 }
 
 fn main() -> ExitCode {
@@ -83,150 +52,126 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let options = Options::parse()?;
-    let name = match &options.device {
-        Some(name) => name.clone(),
-        None => match uverbs::devices()?.first() {
-            Some(device) => device.name().to_owned(),
-            None => {
-                return Err(
-                    "no RDMA device; `rdma link add rxe0 type rxe netdev eth0` makes one".into(),
-                );
-            }
-        },
-    };
-    let context = Context::open(&name)?;
+    let context = options.open()?;
     let pd = context.alloc_pd()?;
-    let cq = context.create_cq(16).build()?;
-    let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
-    let end = End {
+    let cq = context.create_cq(options.rx_depth + 1).build()?;
+    let qp = pd
+        .create_qp::<Rc>(&cq, &cq)
+        .max_send_wr(1)
+        .max_recv_wr(options.rx_depth)
+        .build()?;
+    let local = qp.prepare(&options.path(&context)?)?;
+    show("local", &local);
+    let mut end = End {
+        options: &options,
         out: pd.allocate(options.size, AccessFlags::empty())?,
         room: pd.allocate(options.size, AccessFlags::LOCAL_WRITE)?,
-        early: RefCell::default(),
         cq,
         qp,
+        posted: 0,
+        received: false,
+        sent: false,
     };
-
-    let mut path = PathOptions::default();
-    if let Some(index) = options.gid_index {
-        let entry = context.query_gid(path.port, index)?;
-        path.gid = Some(entry.ok_or("that GID entry is empty")?.gid);
-    }
-    let local = end.qp.prepare(&path)?;
-    println!("local  {local:?}");
-    // A receive must be there before the peer can send.
-    end.post_receive(0)?;
-    let mut peer = meet(&options)?;
-    peer.write_all(&local.to_bytes())?;
-    let mut bytes = [0; Endpoint::LEN];
-    peer.read_exact(&mut bytes)?;
-    let remote = Endpoint::from_bytes(&bytes)?;
-    println!("remote {remote:?}");
-    end.qp
-        .connect(&local, &remote, &ConnectOptions::default())?;
-    // Both are ready before the first message goes.
-    peer.write_all(b"r")?;
-    peer.read_exact(&mut [0])?;
+    end.room.write_at(0, &vec![FILL; options.size])?;
+    // Receives must be there before the other end can send.
+    end.post_receives()?;
+    meet(&options, &[local], |remote| {
+        for remote in remote {
+            show("remote", remote);
+            end.qp.connect(&local, remote, &options.connection())?;
+        }
+        Ok(())
+    })?;
 
     let start = Instant::now();
-    let is_first = options.host.is_some();
-    for round in 0..options.count {
-        if is_first {
-            end.send(round, &message(options.size, round))?;
-            end.receive(round, &message(options.size, !round))?;
+    for round in 0..options.iters {
+        if options.host.is_some() {
+            end.ask(round)?;
         } else {
-            end.receive(round, &message(options.size, round))?;
-            end.send(round, &message(options.size, !round))?;
+            end.answer()?;
         }
     }
-    // Neither leaves while the other may still need an acknowledgement.
-    peer.write_all(b"d")?;
-    peer.read_exact(&mut [0])?;
-    let took = start.elapsed();
-    println!(
-        "{} messages of {} bytes each way in {:.3} s, {:.1} µs a round, every byte as sent",
-        options.count,
-        options.size,
-        took.as_secs_f64(),
-        took.as_secs_f64() * 1e6 / f64::from(options.count.max(1))
-    );
+    report(&options, start.elapsed());
+    if options.host.is_some() {
+        println!("every byte came back as it was sent");
+    }
     Ok(())
 }
 
-impl End {
-    fn post_receive(&self, round: u32) -> Result<()> {
-        Ok(self
-            .qp
-            .post_recv(&[RecvWr::new(u64::from(round) << 1, &[self.room.slice(..)?])])?)
-    }
-
-    fn send(&self, round: u32, message: &[u8]) -> Result<()> {
-        self.out.write_at(0, message)?;
-        let wr_id = u64::from(round) << 1 | 1;
-        self.qp
-            .post_send(&[SendWr::send(wr_id, &[self.out.slice(..)?]).signaled()])?;
-        self.completion(wr_id)
-    }
-
-    fn receive(&self, round: u32, expected: &[u8]) -> Result<()> {
-        self.completion(u64::from(round) << 1)?;
-        if self.room.to_vec(..)? != expected {
-            return Err(format!("message {round} did not arrive as it was sent").into());
+impl End<'_> {
+    fn post_receives(&mut self) -> Result<()> {
+        let room = [self.room.slice(..)?];
+        while self.posted < self.options.rx_depth {
+            self.qp.post_recv(&[RecvWr::new(RECV, &room)])?;
+            self.posted += 1;
         }
-        self.post_receive(round + 1)
+        Ok(())
     }
 
-    /// Waits for the completion of one request. One at a time is under way in each direction, but a
-    /// receive may complete before the send whose answer it is.
-    fn completion(&self, wr_id: u64) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let mut early = self.early.borrow_mut();
+    /// The client's part of a round.
+    fn ask(&mut self, round: u32) -> Result<()> {
+        let message = message(self.options.size, round, self.options.check);
+        self.out.write_at(0, &message)?;
+        self.qp
+            .post_send(&[SendWr::send(SEND, &[self.out.slice(..)?]).signaled()])?;
+        // The answer may be there before the message that it answers counts as sent.
+        while !self.sent || !self.received {
+            self.completions()?;
+        }
+        (self.sent, self.received) = (false, false);
+        if self.room.to_vec(..)? != message {
+            return Err(format!("message {round} did not come back as it was sent").into());
+        }
+        Ok(())
+    }
+
+    /// The server's part of a round.
+    fn answer(&mut self) -> Result<()> {
+        while !self.received {
+            self.completions()?;
+        }
+        self.received = false;
+        if self.options.check {
+            check_pages(&self.room.to_vec(..)?)?;
+        }
+        self.qp
+            .post_send(&[SendWr::send(SEND, &[self.room.slice(..)?]).signaled()])?;
+        while !self.sent {
+            self.completions()?;
+        }
+        self.sent = false;
+        Ok(())
+    }
+
+    /// Waits for a completion, or two.
+    fn completions(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut room = [Wc::default(); 2];
         loop {
-            if let Some(at) = early.iter().position(|id| *id == wr_id) {
-                early.swap_remove(at);
-                return Ok(());
-            }
-            let mut room = [Wc::default(); 4];
             let found = self.cq.poll(&mut room)?;
             for wc in found.iter() {
-                early.push(wc.ok()?.wr_id);
-            }
-            if found.is_empty() {
-                if Instant::now() > deadline {
-                    return Err("no completion within 30 s".into());
+                let wc = wc.ok()?;
+                if wc.wr_id == SEND {
+                    self.sent = true;
+                    continue;
                 }
-                std::thread::yield_now();
+                if usize::try_from(wc.byte_len)? != self.options.size {
+                    return Err(format!("a message of {} bytes came", wc.byte_len).into());
+                }
+                self.received = true;
+                self.posted -= 1;
             }
+            if !found.is_empty() {
+                break;
+            }
+            if Instant::now() > deadline {
+                return Err(format!("no completion within {} s", PATIENCE.as_secs()).into());
+            }
+            std::thread::yield_now();
         }
-    }
-}
-
-/// The first end waits for the second one to call; the second tries until the first is there.
-fn meet(options: &Options) -> Result<TcpStream> {
-    let Some(host) = &options.host else {
-        return Ok(TcpListener::bind(("0.0.0.0", options.tcp_port))?
-            .accept()?
-            .0);
-    };
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        match TcpStream::connect((host.as_str(), options.tcp_port)) {
-            Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() > deadline => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        if self.posted <= 1 {
+            self.post_receives()?;
         }
+        Ok(())
     }
-}
-
-/// A message that differs from round to round and from byte to byte.
-fn message(size: usize, round: u32) -> Vec<u8> {
-    let mut state = u64::from(round) << 1 | 1;
-    let mut bytes = Vec::with_capacity(size);
-    while bytes.len() < size {
-        state = state
-            .wrapping_mul(0x5851_F42D_4C95_7F2D)
-            .wrapping_add(0x1405_7B7E_F767_814F);
-        let word = state.to_be_bytes();
-        bytes.extend_from_slice(&word[..word.len().min(size - bytes.len())]);
-    }
-    bytes
 }

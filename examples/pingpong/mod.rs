@@ -1,0 +1,300 @@
+//! What the ping-pongs share: options, and the 52 bytes in which two ends tell each other who they are.
+//!
+//! Options and bytes are those of rdma-core's `ibv_rc_pingpong` and `ibv_srq_pingpong`, so that each
+//! end can be the one or the other.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use uverbs::{ConnectOptions, Context, Endpoint, Gid, Mtu, PathOptions, QpNum};
+
+/// Any failure: an example says it and ends.
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// How long the other end may take for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was asked for.
+pub(crate) struct Options {
+    /// `-d`: the device; the first one by default.
+    pub(crate) device: Option<String>,
+    /// `-i`: its port.
+    pub(crate) port: u8,
+    /// `-g`: which of the port's GIDs; by default the one that is best reached.
+    pub(crate) gid_index: Option<u32>,
+    /// `-s`: bytes of a message.
+    pub(crate) size: usize,
+    /// `-m`: the path's MTU. Both ends must say the same.
+    pub(crate) mtu: Mtu,
+    /// `-r`: receives that are posted ahead.
+    pub(crate) rx_depth: u32,
+    /// `-n`: messages each way.
+    pub(crate) iters: u32,
+    /// `-l`: service level.
+    pub(crate) sl: u8,
+    /// `-c`: the server looks at the messages too.
+    pub(crate) check: bool,
+    /// `-q`: queue pairs (of the one on a shared receive queue).
+    pub(crate) num_qp: usize,
+    /// `-p`: the server's TCP port.
+    pub(crate) tcp_port: u16,
+    /// The server; without it, this is the server.
+    pub(crate) host: Option<String>,
+}
+
+impl Options {
+    /// Reads the command line.
+    pub(crate) fn parse() -> Result<Self> {
+        let mut options = Self {
+            device: None,
+            port: 1,
+            gid_index: None,
+            size: 4096,
+            mtu: Mtu::Mtu1024,
+            rx_depth: 500,
+            iters: 1000,
+            sl: 0,
+            check: false,
+            num_qp: 16,
+            tcp_port: 18515,
+            host: None,
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            // `--size=64` is `-s 64`.
+            let (name, mut joined) = match arg.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+                _ => (arg.as_str(), None),
+            };
+            let mut value = || {
+                let value = joined.take().or_else(|| args.next());
+                value.ok_or_else(|| format!("{name} needs a value"))
+            };
+            match name {
+                "-d" | "--ib-dev" => options.device = Some(value()?),
+                "-i" | "--ib-port" => options.port = value()?.parse()?,
+                "-g" | "--gid-idx" => options.gid_index = Some(value()?.parse()?),
+                "-s" | "--size" => options.size = value()?.parse()?,
+                "-m" | "--mtu" => options.mtu = mtu(&value()?)?,
+                "-r" | "--rx-depth" => options.rx_depth = value()?.parse()?,
+                "-n" | "--iters" => options.iters = value()?.parse()?,
+                "-l" | "--sl" => options.sl = value()?.parse()?,
+                "-c" | "--chk" => options.check = true,
+                "-q" | "--num-qp" => options.num_qp = value()?.parse()?,
+                "-p" | "--port" => options.tcp_port = value()?.parse()?,
+                _ if name.starts_with('-') => return Err(format!("unknown option {name}").into()),
+                _ => options.host = Some(arg),
+            }
+        }
+        if options.size == 0 || options.rx_depth == 0 || options.num_qp == 0 {
+            return Err("-s, -r and -q must be at least 1".into());
+        }
+        Ok(options)
+    }
+
+    /// Opens the device.
+    pub(crate) fn open(&self) -> Result<Context> {
+        let name = match &self.device {
+            Some(name) => name.clone(),
+            None => match uverbs::devices()?.first() {
+                Some(device) => device.name().to_owned(),
+                None => {
+                    return Err(
+                        "no RDMA device; `rdma link add rxe0 type rxe netdev eth0` makes one"
+                            .into(),
+                    );
+                }
+            },
+        };
+        Ok(Context::open(&name)?)
+    }
+
+    /// Where this end is to be reached.
+    pub(crate) fn path(&self, context: &Context) -> Result<PathOptions> {
+        let mut path = PathOptions {
+            port: self.port,
+            max_dest_rd_atomic: 1,
+            ..PathOptions::default()
+        };
+        if let Some(index) = self.gid_index {
+            let entry = context.query_gid(self.port, index)?;
+            path.gid = Some(entry.ok_or("that GID entry is empty")?.gid);
+        }
+        Ok(path)
+    }
+
+    /// How the connection is to behave.
+    pub(crate) fn connection(&self) -> ConnectOptions {
+        ConnectOptions {
+            path_mtu: self.mtu,
+            sl: self.sl,
+            max_rd_atomic: 1,
+            ..ConnectOptions::default()
+        }
+    }
+}
+
+fn mtu(text: &str) -> Result<Mtu> {
+    let bytes: u32 = text.parse()?;
+    let all = [
+        Mtu::Mtu256,
+        Mtu::Mtu512,
+        Mtu::Mtu1024,
+        Mtu::Mtu2048,
+        Mtu::Mtu4096,
+    ];
+    all.into_iter()
+        .find(|mtu| mtu.bytes() == bytes)
+        .ok_or_else(|| format!("-m {bytes}: an MTU is 256, 512, 1024, 2048 or 4096").into())
+}
+
+/// Bytes of one end's own description: `LID:QPN:PSN:GID` in hexadecimal, and a zero.
+const LINE: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+
+fn to_line(end: &Endpoint) -> [u8; LINE] {
+    let mut text = format!("{:04x}:{:06x}:{:06x}:", end.lid, end.qp_num.0, end.psn);
+    for byte in end.gid.0 {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    let mut line = [0; LINE];
+    line[..text.len()].copy_from_slice(text.as_bytes());
+    line
+}
+
+/// What the line does not say is taken from `local`.
+fn from_line(line: &[u8; LINE], local: &Endpoint) -> Result<Endpoint> {
+    let text = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = std::str::from_utf8(text)?;
+    let mut fields = text.split(':');
+    let mut next = |digits: usize| {
+        fields
+            .next()
+            .filter(|field| field.len() == digits)
+            .ok_or_else(|| format!("the other end says {text:?}, which is no address"))
+    };
+    let lid = u16::from_str_radix(next(4)?, 16)?;
+    let qp_num = u32::from_str_radix(next(6)?, 16)?;
+    let psn = u32::from_str_radix(next(6)?, 16)?;
+    let gid = u128::from_str_radix(next(32)?, 16)?;
+    Ok(Endpoint {
+        qp_num: QpNum(qp_num),
+        psn,
+        gid: Gid(gid.to_be_bytes()),
+        lid,
+        ..*local
+    })
+}
+
+/// Prints an end as the C programs do.
+#[allow(clippy::print_stdout, reason = "an example is there to be looked at")]
+pub(crate) fn show(which: &str, end: &Endpoint) {
+    println!(
+        "  {which} address:  LID {:#06x}, QPN {:#08x}, PSN {:#08x}, GID {}",
+        end.lid, end.qp_num.0, end.psn, end.gid
+    );
+}
+
+/// The two ends tell each other who they are. The server is connected, by `connect`, before the
+/// client hears of it, so the client may send at once.
+pub(crate) fn meet(
+    options: &Options,
+    local: &[Endpoint],
+    mut connect: impl FnMut(&[Endpoint]) -> Result<()>,
+) -> Result<()> {
+    let mut peer = call(options)?;
+    peer.set_read_timeout(Some(PATIENCE))?;
+    let is_client = options.host.is_some();
+    if is_client {
+        tell(&mut peer, local)?;
+    }
+    let mut remote = Vec::new();
+    for end in local {
+        let mut line = [0; LINE];
+        peer.read_exact(&mut line)?;
+        remote.push(from_line(&line, end)?);
+    }
+    if is_client {
+        peer.write_all(b"done\0")?;
+        connect(&remote)
+    } else {
+        connect(&remote)?;
+        tell(&mut peer, local)?;
+        let mut word = [0; 5];
+        Ok(peer.read_exact(&mut word)?)
+    }
+}
+
+fn tell(peer: &mut TcpStream, local: &[Endpoint]) -> Result<()> {
+    for end in local {
+        peer.write_all(&to_line(end))?;
+    }
+    Ok(())
+}
+
+/// The server waits for the client to call; the client tries until the server is there.
+fn call(options: &Options) -> Result<TcpStream> {
+    let Some(host) = &options.host else {
+        // Any address of either family, where there are both.
+        let listener = TcpListener::bind(("::", options.tcp_port))
+            .or_else(|_| TcpListener::bind(("0.0.0.0", options.tcp_port)))?;
+        return Ok(listener.accept()?.0);
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match TcpStream::connect((host.as_str(), options.tcp_port)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// A message that differs from round to round and from byte to byte. With `check`, the first byte of
+/// each page is 0: that is what the C programs' servers look for.
+pub(crate) fn message(size: usize, round: u32, check: bool) -> Vec<u8> {
+    let mut state = u64::from(round) << 1 | 1;
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        state = state
+            .wrapping_mul(0x5851_F42D_4C95_7F2D)
+            .wrapping_add(0x1405_7B7E_F767_814F);
+        let word = state.to_be_bytes();
+        bytes.extend_from_slice(&word[..word.len().min(size - bytes.len())]);
+    }
+    if check {
+        bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 0);
+    }
+    bytes
+}
+
+/// What a buffer holds before anything has come, as in the C programs.
+pub(crate) const FILL: u8 = 0x7b;
+
+/// What the C programs take for a page.
+const PAGE: usize = 4096;
+
+/// What a server with `-c` looks for.
+pub(crate) fn check_pages(bytes: &[u8]) -> Result<()> {
+    match bytes.iter().step_by(PAGE).position(|byte| *byte != 0) {
+        Some(page) => Err(format!("invalid data in page {page}").into()),
+        None => Ok(()),
+    }
+}
+
+/// The closing lines.
+#[allow(clippy::print_stdout, reason = "an example is there to be looked at")]
+pub(crate) fn report(options: &Options, took: Duration) {
+    let bytes = 2.0 * options.size as f64 * f64::from(options.iters);
+    let seconds = took.as_secs_f64();
+    println!(
+        "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
+        bytes * 8.0 / 1e6 / seconds
+    );
+    println!(
+        "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
+        options.iters,
+        seconds * 1e6 / f64::from(options.iters.max(1))
+    );
+}
