@@ -100,14 +100,43 @@ impl Context {
         node: &Path,
         driver_abi: u32,
     ) -> Result<Self, OpenError> {
+        Self::on_kernel_as(kernel, name, node, driver_abi, uverbs_providers::for_driver)
+    }
+
+    /// As [`on_kernel`](Self::on_kernel), with a provider of the caller's for the queues, or with
+    /// `None` for control only, whatever the driver. It is used if it speaks the driver's ABI.
+    ///
+    /// For tests of providers, and for drivers that no provider of this crate is for. What a context
+    /// runs is as sound as its kernel and its provider are: who opens a device node by
+    /// [`UverbsFd::open`](uverbs_abi::sys::UverbsFd::open) has vouched for that there.
+    ///
+    /// # Errors
+    /// [`OpenError`] if that kernel refuses.
+    pub fn on_kernel_with(
+        kernel: Arc<dyn Kernel>,
+        name: &str,
+        node: &Path,
+        driver_abi: u32,
+        provider: Option<&'static dyn Provider>,
+    ) -> Result<Self, OpenError> {
+        Self::on_kernel_as(kernel, name, node, driver_abi, |_| provider)
+    }
+
+    fn on_kernel_as(
+        kernel: Arc<dyn Kernel>,
+        name: &str,
+        node: &Path,
+        driver_abi: u32,
+        provider: impl FnOnce(DriverId) -> Option<&'static dyn Provider>,
+    ) -> Result<Self, OpenError> {
         let command = |source| OpenError::Command {
             device: name.to_owned(),
             source,
         };
         let driver = verbs::context::probe_driver(&*kernel, uverbs_providers::built_in())
             .map_err(command)?;
-        let provider = uverbs_providers::for_driver(driver)
-            .filter(|provider| provider.driver_abis().contains(&driver_abi));
+        let provider =
+            provider(driver).filter(|provider| provider.driver_abis().contains(&driver_abi));
         let session = Arc::new(Session::new(kernel, driver.to_raw()));
         // A driver without a provider here may insist on saying something of itself (siw does):
         // it gets room for that, and nobody reads it.

@@ -45,10 +45,13 @@ use std::time::Duration;
 use uverbs_abi::layout::rxe::RXE_UVERBS_ABI_VERSION;
 use uverbs_providers::fake as played;
 
-pub use uverbs_providers::fake::{Live, Spoil, Ticker};
+pub use uverbs_providers::fake::{Bare, Live, Spoil, Ticker};
 
 use crate::qp::{QueuePair, Transport};
-use crate::{AsyncEventKind, CompletionQueue, Context, OpenError, SharedReceiveQueue};
+use crate::{AsyncEventKind, CompletionQueue, Context, OpenError, SharedReceiveQueue, WorkQueue};
+
+/// The version that a bare device's driver gives its own part of the ABI.
+const BARE_ABI: u32 = 1;
 
 /// A network of fake devices, which reach each other by their GIDs.
 #[derive(Clone, Default)]
@@ -69,6 +72,17 @@ impl Fabric {
     pub fn add_device(&self, name: &str) -> FakeDevice {
         FakeDevice {
             device: self.fabric.add_device(name),
+        }
+    }
+
+    /// Plugs in a device whose queues have no part in user space, and whose driver has no provider
+    /// built in: for what events alone can show. [`FakeDevice::open`] lends it [`Bare`];
+    /// [`FakeDevice::open_control_only`] opens it as a program would that knows nothing of it. It has
+    /// work queues, which rxe lacks, and registers no memory.
+    #[must_use]
+    pub fn add_bare_device(&self, name: &str) -> FakeDevice {
+        FakeDevice {
+            device: self.fabric.add_bare_device(name),
         }
     }
 
@@ -106,9 +120,22 @@ impl FakeDevice {
     /// # Errors
     /// [`OpenError`] if a refusal was asked for, or the device was removed.
     pub fn open(&self) -> Result<Context, OpenError> {
-        let name = self.device.name();
+        let (name, kernel) = (self.device.name(), self.device.kernel());
         let node = Path::new("/dev/infiniband").join(&name);
-        Context::on_kernel(self.device.kernel(), &name, &node, RXE_UVERBS_ABI_VERSION)
+        if self.device.is_bare() {
+            return Context::on_kernel_with(kernel, &name, &node, BARE_ABI, Some(&Bare));
+        }
+        Context::on_kernel(kernel, &name, &node, RXE_UVERBS_ABI_VERSION)
+    }
+
+    /// Opens it as a device that no provider is for: queries, protection domains and events.
+    ///
+    /// # Errors
+    /// [`OpenError`], as from [`open`](Self::open).
+    pub fn open_control_only(&self) -> Result<Context, OpenError> {
+        let (name, kernel) = (self.device.name(), self.device.kernel());
+        let node = Path::new("/dev/infiniband").join(&name);
+        Context::on_kernel_with(kernel, &name, &node, BARE_ABI, None)
     }
 
     /// Raises an event about a port.
@@ -135,6 +162,11 @@ impl FakeDevice {
     /// Raises an event about a shared receive queue. False if the device does not have it.
     pub fn raise_srq(&self, srq: &SharedReceiveQueue, kind: AsyncEventKind) -> bool {
         self.device.raise_srq_raw(srq.id(), kind.raw())
+    }
+
+    /// Raises an event about a work queue. False if the device does not have it.
+    pub fn raise_wq(&self, wq: &WorkQueue, kind: AsyncEventKind) -> bool {
+        self.device.raise_wq_raw(wq.id(), kind.raw())
     }
 
     /// Opens it without a context on top: for [`Context::on_kernel`], with other numbers.

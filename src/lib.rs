@@ -143,6 +143,7 @@ mod pd;
 mod qp;
 mod srq;
 mod teardown;
+mod wq;
 
 pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};
 pub use context::Context;
@@ -163,6 +164,7 @@ pub use qp::{
     PathOptions, QpAttr, QpAttrMask, QpInfo, QueuePair, QueuePairBuilder, Rc, RnrTimer, Transport,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqAttr};
+pub use wq::{WorkQueue, WorkQueueBuilder};
 
 pub use uverbs_abi::layout::driver::DriverId;
 pub use uverbs_abi::{Cause, CommandError, Errno};
@@ -171,7 +173,9 @@ pub use uverbs_providers::error::{
     CreateError as ProviderCreateError, PollError, PostCause, PostError,
 };
 pub use uverbs_providers::sge::Sge;
-pub use uverbs_providers::types::{AccessFlags, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, Rkey};
+pub use uverbs_providers::types::{
+    AccessFlags, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, Rkey, WqNum,
+};
 pub use uverbs_providers::wc::{Wc, WcError, WcFlags, WcOpcode, WcStatus};
 pub use uverbs_providers::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
 

@@ -12,10 +12,12 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use uverbs_abi::{CommandError, Session};
+use uverbs_abi::{Cause, CommandError, Errno, Session};
 
 use crate::error::{CloseError, CreateError, PollError, PostError};
-use crate::types::{CqHandle, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle};
+use crate::types::{
+    CqHandle, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle, WqHandle, WqNum,
+};
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
 
@@ -66,6 +68,24 @@ pub struct QpSpec<'a> {
     pub caps: QpCaps,
     /// Whether every send request makes a completion.
     pub signal_all: bool,
+    /// Comes back in its events.
+    pub token: u64,
+    /// Where asynchronous events go.
+    pub events: Option<BorrowedFd<'a>>,
+}
+
+/// What to create a work queue with: a queue of receives that several queue pairs can share out
+/// among themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct WqSpec<'a> {
+    /// The protection domain.
+    pub pd: PdHandle,
+    /// Where its completions go.
+    pub cq: CqHandle,
+    /// Requests that it must hold; at least 1.
+    pub max_wr: u32,
+    /// Scatter/gather elements of one request.
+    pub max_sge: u32,
     /// Comes back in its events.
     pub token: u64,
     /// Where asynchronous events go.
@@ -132,6 +152,23 @@ pub trait Provider: Send + Sync + fmt::Debug {
         session: &Arc<Session>,
         spec: &QpSpec<'_>,
     ) -> Result<Box<dyn QpOps>, CreateError>;
+
+    /// Creates a work queue. Most drivers have none: as long as a provider says nothing of them,
+    /// they are not supported.
+    ///
+    /// # Errors
+    /// [`CreateError`]; nothing is left behind.
+    fn create_wq(
+        &self,
+        session: &Arc<Session>,
+        spec: &WqSpec<'_>,
+    ) -> Result<Box<dyn WqOps>, CreateError> {
+        let (_, _) = (session, spec);
+        Err(CreateError::Command(CommandError {
+            command: "WQ_CREATE",
+            cause: Cause::Unsupported(Errno::EOPNOTSUPP),
+        }))
+    }
 }
 
 /// A driver's completion queue.
@@ -193,6 +230,28 @@ pub trait SrqOps: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal.
     fn set_limit(&self, limit: u32) -> Result<(), CommandError>;
+
+    /// Destroys the kernel object; see [`CqOps::destroy`]. Gives the number of asynchronous events
+    /// that the kernel handed out.
+    ///
+    /// # Errors
+    /// [`CloseError`].
+    fn destroy(&self) -> Result<u32, CloseError>;
+}
+
+/// A driver's work queue.
+pub trait WqOps: Send + Sync + fmt::Debug {
+    /// The kernel's handle.
+    fn handle(&self) -> WqHandle;
+
+    /// The device's number of it.
+    fn wq_num(&self) -> WqNum;
+
+    /// Requests that it holds, as granted.
+    fn max_wr(&self) -> u32;
+
+    /// Scatter/gather elements of one request, as granted.
+    fn max_sge(&self) -> u32;
 
     /// Destroys the kernel object; see [`CqOps::destroy`]. Gives the number of asynchronous events
     /// that the kernel handed out.

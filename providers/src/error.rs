@@ -69,6 +69,9 @@ pub enum PostCause {
     /// An exclusive handle holds the queue.
     #[error("the queue is in exclusive use; post through the exclusive handle")]
     InExclusiveUse,
+    /// The device's queues have no part in user space.
+    #[error("the device has no queue to post to; it is for control and events only")]
+    NoDataPath,
     /// The object has been destroyed.
     #[error("the object has been destroyed")]
     Destroyed,
@@ -103,6 +106,9 @@ pub enum PollError {
     /// An exclusive handle holds the queue.
     #[error("the completion queue is in exclusive use; poll the exclusive handle")]
     InExclusiveUse,
+    /// The device's queues have no part in user space.
+    #[error("the device has no queue to take; it is for control and events only")]
+    NoDataPath,
     /// The object has been destroyed.
     #[error("the completion queue has been destroyed")]
     Destroyed,

@@ -40,6 +40,10 @@ number! {
     QpHandle
     /// A queue pair's number on the wire: 24 bits.
     QpNum
+    /// The kernel's handle of a work queue. Not the device's number of it.
+    WqHandle
+    /// The device's number of a work queue.
+    WqNum
     /// The key with which local work requests name a registration.
     Lkey
     /// The key with which a peer names a registration.

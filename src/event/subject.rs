@@ -11,6 +11,7 @@ use super::{AsyncEventKind, Class, Token};
 use crate::cq::{CompletionQueue, WeakCompletionQueue};
 use crate::qp::{AnyQueuePair, WeakQueuePair};
 use crate::srq::{SharedReceiveQueue, WeakSharedReceiveQueue};
+use crate::wq::{WeakWorkQueue, WorkQueue};
 
 /// One asynchronous event.
 ///
@@ -41,6 +42,8 @@ pub enum Subject {
     Qp(AnyQueuePair),
     /// A shared receive queue.
     Srq(SharedReceiveQueue),
+    /// A work queue.
+    Wq(WorkQueue),
     /// A port, counted from 1.
     Port(u32),
     /// The device.
@@ -63,6 +66,7 @@ pub(crate) enum WeakObject {
     Cq(WeakCompletionQueue),
     Qp(WeakQueuePair),
     Srq(WeakSharedReceiveQueue),
+    Wq(WeakWorkQueue),
     #[cfg(all(test, not(uverbs_loom)))]
     Probe(Class, std::sync::Weak<()>),
 }
@@ -73,6 +77,7 @@ impl WeakObject {
             Self::Cq(_) => Class::Cq,
             Self::Qp(_) => Class::Qp,
             Self::Srq(_) => Class::Srq,
+            Self::Wq(_) => Class::Wq,
             #[cfg(all(test, not(uverbs_loom)))]
             Self::Probe(class, _) => *class,
         }
@@ -84,6 +89,7 @@ impl WeakObject {
             Self::Cq(weak) => weak.upgrade().map(Subject::Cq),
             Self::Qp(weak) => weak.upgrade().map(Subject::Qp),
             Self::Srq(weak) => weak.upgrade().map(Subject::Srq),
+            Self::Wq(weak) => weak.upgrade().map(Subject::Wq),
             #[cfg(all(test, not(uverbs_loom)))]
             Self::Probe(_, weak) => weak.upgrade().map(Subject::Probe),
         }
@@ -159,6 +165,7 @@ impl fmt::Display for Subject {
             Self::Cq(cq) => write!(f, "completion queue {}", cq.id()),
             Self::Qp(qp) => write!(f, "queue pair {}", qp.qp_num()),
             Self::Srq(srq) => write!(f, "shared receive queue {}", srq.id()),
+            Self::Wq(wq) => write!(f, "work queue {}", wq.wq_num()),
             Self::Port(port) => write!(f, "port {port}"),
             Self::Device => f.write_str("device"),
             Self::Gone(_) => f.write_str("an object that is gone"),

@@ -45,10 +45,16 @@ impl World {
         driver: u32,
         command: &mut Command<'_>,
     ) -> Result<(), Errno> {
-        if driver != DriverId::Rxe.to_raw() {
+        let is_bare = self.device(at.0)?.is_bare;
+        let number = match is_bare {
+            true => DriverId::Unknown,
+            false => DriverId::Rxe,
+        };
+        if driver != number.to_raw() {
             return Err(Errno::EINVAL);
         }
-        let found = spec::find(command.object_id(), command.method_id());
+        let found = spec::find(command.object_id(), command.method_id())
+            .filter(|(method, _)| is_bare || !method.is_about_work_queues());
         let (method, specs) = found.ok_or(Errno::EPROTONOSUPPORT)?;
         let mut call = Call::new(command, specs)?;
         if self.device(at.0)?.is_removed && !method.is_destroy() {
@@ -76,11 +82,13 @@ impl World {
             Method::CreateCq => self.create_cq(at, &mut call),
             Method::CreateQp => self.create_qp(at, &mut call),
             Method::CreateSrq => self.create_srq(at, &mut call),
+            Method::CreateWq => self.create_wq(at, &mut call),
             Method::DestroyPd => self.destroy(at.1, Kind::Pd, &mut call),
             Method::DestroyMr => self.destroy(at.1, Kind::Mr, &mut call),
             Method::DestroyCq => self.destroy(at.1, Kind::Cq, &mut call),
             Method::DestroyQp => self.destroy(at.1, Kind::Qp, &mut call),
             Method::DestroySrq => self.destroy(at.1, Kind::Srq, &mut call),
+            Method::DestroyWq => self.destroy(at.1, Kind::Wq, &mut call),
         }
     }
 
@@ -91,6 +99,11 @@ impl World {
         match number {
             QUERY_DEVICE => self.query_device(at.0, call),
             IB_USER_VERBS_CMD_ALLOC_PD => self.alloc_pd(at.1, call),
+            IB_USER_VERBS_CMD_REG_MR | IB_USER_VERBS_CMD_POST_SEND
+                if self.device(at.0)?.is_bare =>
+            {
+                Err(Errno::EOPNOTSUPP)
+            }
             IB_USER_VERBS_CMD_REG_MR => self.reg_mr(at, call),
             IB_USER_VERBS_CMD_MODIFY_QP => self.modify_qp(at, call),
             IB_USER_VERBS_CMD_QUERY_QP => self.query_qp(at.1, call),
@@ -128,7 +141,7 @@ impl World {
         if !self.file(at.1)?.has_context {
             return Err(Errno::EINVAL);
         }
-        if header.command != IB_USER_VERBS_CMD_POST_SEND {
+        if header.command != IB_USER_VERBS_CMD_POST_SEND || self.device(at.0)?.is_bare {
             return Err(Errno::EOPNOTSUPP);
         }
         let room = usize::from(header.out_words) * 4;
@@ -252,7 +265,7 @@ impl World {
                 };
                 call.answer(attr::cq_destroy::RESP.id(), &response);
             }
-            Kind::Qp | Kind::Srq => call.answer(attr::qp_destroy::RESP.id(), &reported),
+            Kind::Qp | Kind::Srq | Kind::Wq => call.answer(attr::qp_destroy::RESP.id(), &reported),
         }
         Ok(())
     }

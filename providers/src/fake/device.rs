@@ -37,6 +37,8 @@ pub struct Live {
     pub qps: usize,
     /// Shared receive queues.
     pub srqs: usize,
+    /// Work queues.
+    pub wqs: usize,
     /// Queues that the program has mapped, those of objects that are gone included.
     pub maps: usize,
     /// Event files of open files.
@@ -47,7 +49,7 @@ impl Live {
     /// Objects of all kinds.
     #[must_use]
     pub const fn objects(&self) -> usize {
-        self.pds + self.mrs + self.cqs + self.qps + self.srqs
+        self.pds + self.mrs + self.cqs + self.qps + self.srqs + self.wqs
     }
 
     /// Whether nothing at all is left.
@@ -66,7 +68,7 @@ fn gid(address: IpAddr) -> [u8; 16] {
 }
 
 impl FakeDevice {
-    pub(super) fn new(world: &Shared, name: &str) -> Self {
+    pub(super) fn new(world: &Shared, name: &str, is_bare: bool) -> Self {
         let mut locked = world.lock();
         let index = locked.devices.len();
         let number = u8::try_from(index + 1).unwrap_or(u8::MAX);
@@ -78,6 +80,7 @@ impl FakeDevice {
         ];
         locked.devices.push(Device {
             name: name.to_owned(),
+            is_bare,
             gids: addresses.map(|address| Some(gid(address))).to_vec(),
             is_up: true,
             mtu: IB_MTU_1024,
@@ -108,6 +111,13 @@ impl FakeDevice {
         self.with(|device| device.name.clone())
     }
 
+    /// Whether its queues have no part in user space; see
+    /// [`add_bare_device`](super::Fabric::add_bare_device).
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.with(|device| device.is_bare)
+    }
+
     /// Opens it: one file, and so at most one context.
     #[must_use]
     pub fn kernel(&self) -> Arc<dyn Kernel> {
@@ -132,6 +142,7 @@ impl FakeDevice {
             cqs: world.cqs.values().filter(|cq| of(&cq.owner)).count(),
             qps: world.qps.values().filter(|qp| of(&qp.owner)).count(),
             srqs: world.srqs.values().filter(|srq| of(&srq.owner)).count(),
+            wqs: world.wqs.values().filter(|wq| of(&wq.owner)).count(),
             maps: world.live_maps(at),
             event_files: world.event_files(at),
             files: files.len(),
@@ -296,6 +307,11 @@ impl FakeDevice {
     /// Raises an event about the shared receive queue with this handle. False if there is none.
     pub fn raise_srq_raw(&self, handle: u32, event_type: u32) -> bool {
         self.raise_handle(Kind::Srq, handle, event_type)
+    }
+
+    /// Raises an event about the work queue with this handle. False if there is none.
+    pub fn raise_wq_raw(&self, handle: u32, event_type: u32) -> bool {
+        self.raise_handle(Kind::Wq, handle, event_type)
     }
 
     fn raise_handle(&self, kind: Kind, handle: u32, event_type: u32) -> bool {

@@ -11,7 +11,7 @@
 //!   world         objects, handles, dependents     wire serve     a request here, and at the peer
 //!   ring request  queues, and what slots say       complete       completions, flush
 //!   memory        registered memory (UNSAFE ROOM)  events         files of asynchronous events
-//!   device faults what a test has in its hands
+//!   device faults what a test has in its hands  bare  the provider of devices without queues
 //! ```
 //!
 //! Written from the kernel's sources and measurements, not from the provider: neither may call the
@@ -20,6 +20,7 @@
 //! Everything happens in the thread that makes a call, so a program on it does the same each time.
 //! What is left out is listed in `docs/fake.md`.
 
+mod bare;
 mod call;
 mod complete;
 mod control;
@@ -38,6 +39,7 @@ mod spec;
 mod wire;
 mod world;
 
+pub use self::bare::Bare;
 pub use self::device::{FakeDevice, Live};
 pub use self::faults::Spoil;
 
@@ -77,7 +79,15 @@ impl Fabric {
     /// one port, which is up.
     #[must_use]
     pub fn add_device(&self, name: &str) -> FakeDevice {
-        FakeDevice::new(&self.world, name)
+        FakeDevice::new(&self.world, name, false)
+    }
+
+    /// Plugs in a device whose queues have no part in user space, and whose driver has no number and
+    /// no provider of its own ([`Bare`] fits it): for what events alone can show. It has work queues,
+    /// which rxe lacks, and registers no memory.
+    #[must_use]
+    pub fn add_bare_device(&self, name: &str) -> FakeDevice {
+        FakeDevice::new(&self.world, name, true)
     }
 
     /// Lets one retry timer of every request that waits run out, the only way in which time passes.

@@ -21,7 +21,7 @@ use super::call::Call;
 use super::control::{MAX_CQE, MAX_INLINE, MAX_SGE, MAX_SRQ_SGE, MAX_WR, has_vector};
 use super::faults::Spoil;
 use super::ring::Ring;
-use super::world::{Cq, Id, Kind, Offer, Qp, Srq, World};
+use super::world::{Cq, Id, Kind, Offer, Qp, Srq, World, Wq};
 
 const SGE: usize = size_of::<rxe_sge>();
 const PAGE: u64 = 4096;
@@ -34,6 +34,9 @@ impl World {
     /// Offers a queue for mapping, under an offset that no queue has had before.
     fn offer(&mut self, at: (usize, Id), ring: &Ring) -> Result<mminfo, Errno> {
         let device = self.device(at.0)?;
+        if device.is_bare {
+            return Ok(mminfo::default());
+        }
         let offset = device.next_offset;
         let pages = (ring.len() as u64).div_ceil(PAGE);
         device.next_offset += pages * PAGE;
@@ -53,6 +56,14 @@ impl World {
             size,
             pad: 0,
         })
+    }
+
+    /// rxe's own answers want room; a bare device has nothing to say.
+    fn needs_driver_room<T>(&mut self, device: usize, call: &Call<'_, '_>) -> Result<(), Errno> {
+        match self.device(device)?.is_bare {
+            true => Ok(()),
+            false => call.needs_driver_room::<T>(),
+        }
     }
 
     /// `mmap()`: the exact offset, not more than there is, and once.
@@ -93,7 +104,7 @@ impl World {
             return Err(Errno::EBADF);
         }
         let owner = self.new_owner(at.0, at.1, call.fd(attr::cq_create::EVENT_FD.id()), token)?;
-        call.needs_driver_room::<rxe_create_cq_resp>()?;
+        self.needs_driver_room::<rxe_create_cq_resp>(at.0, call)?;
         let ring = Ring::new(depth, size_of::<ib_uverbs_wc>())?;
         let mi = self.offer(at, &ring)?;
         let id = self.new_id();
@@ -132,7 +143,7 @@ impl World {
             return Err(Errno::EINVAL);
         }
         let owner = self.new_owner(at.0, at.1, call.fd(attr::srq_create::EVENT_FD.id()), token)?;
-        call.needs_driver_room::<rxe_create_srq_resp>()?;
+        self.needs_driver_room::<rxe_create_srq_resp>(at.0, call)?;
         let max_sge = max_sge.max(1);
         let ring = Ring::new(max_wr, size_of::<rxe_recv_wqe>() + bytes(max_sge)? * SGE)?;
         let mi = self.offer(at, &ring)?;
@@ -192,7 +203,7 @@ impl World {
             return Err(Errno::EINVAL);
         }
         let owner = self.new_owner(at.0, at.1, call.fd(attr::qp_create::EVENT_FD.id()), token)?;
-        call.needs_driver_room::<rxe_create_qp_resp>()?;
+        self.needs_driver_room::<rxe_create_qp_resp>(at.0, call)?;
         // Elements and inline data share their place, so more of one gives more of the other.
         let tail = (bytes(asked.max_send_sge)? * SGE).max(bytes(asked.max_inline_data)?);
         let send = Ring::new(asked.max_send_wr, size_of::<rxe_send_wqe>() + tail)?;
@@ -242,6 +253,38 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn create_wq(
+        &mut self,
+        at: (usize, Id),
+        call: &mut Call<'_, '_>,
+    ) -> Result<(), Errno> {
+        let pd = call
+            .handle(attr::wq_create::PD_HANDLE.id())
+            .ok_or(Errno::EINVAL)?;
+        let pd = self.lookup(at.1, Kind::Pd, pd)?;
+        let cq = call
+            .handle(attr::wq_create::CQ_HANDLE.id())
+            .ok_or(Errno::EINVAL)?;
+        let cq = self.lookup(at.1, Kind::Cq, cq)?;
+        let token = call.input(attr::wq_create::USER_HANDLE.id())?;
+        let max_wr: u32 = call.input(attr::wq_create::MAX_WR.id())?;
+        let max_sge: u32 = call.input(attr::wq_create::MAX_SGE.id())?;
+        let kind: u64 = call.input(attr::wq_create::TYPE.id())?;
+        if kind != u64::from(raw::IB_UVERBS_WQT_RQ) || max_wr == 0 || max_wr > MAX_WR {
+            return Err(Errno::EINVAL);
+        }
+        let owner = self.new_owner(at.0, at.1, call.fd(attr::wq_create::EVENT_FD.id()), token)?;
+        let id = self.new_id();
+        let handle = self.new_handle(at.1, Kind::Wq, id)?;
+        let wq_num = 0x3_0001 + handle;
+        call.created(attr::wq_create::HANDLE.id(), handle);
+        call.answer(attr::wq_create::RESP_MAX_WR.id(), &max_wr);
+        call.answer(attr::wq_create::RESP_MAX_SGE.id(), &max_sge);
+        call.answer(attr::wq_create::RESP_WQ_NUM.id(), &wq_num);
+        self.wqs.insert(id, Wq { owner, pd, cq });
+        Ok(())
+    }
+
     pub(super) fn query_srq(&mut self, file: Id, call: &mut Call<'_, '_>) -> Result<(), Errno> {
         call.needs_room::<ib_uverbs_query_srq_resp>()?;
         let request: ib_uverbs_query_srq = call.request()?;
@@ -260,8 +303,12 @@ impl World {
         let request: ib_uverbs_modify_srq = call.request()?;
         let id = self.lookup_write(file, Kind::Srq, request.srq_handle)?;
         let srq = self.srqs.get_mut(&id).ok_or(Errno::EINVAL)?;
-        // The driver wants its part even where only the limit changes.
-        if call.driver_in() < size_of::<rxe_modify_srq_cmd>() {
+        let is_bare = self
+            .devices
+            .get(srq.owner.device)
+            .is_some_and(|device| device.is_bare);
+        // rxe wants its part even where only the limit changes.
+        if !is_bare && call.driver_in() < size_of::<rxe_modify_srq_cmd>() {
             return Err(Errno::EINVAL);
         }
         if request.attr_mask & raw::IB_SRQ_MAX_WR != 0 {

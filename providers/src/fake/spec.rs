@@ -1,7 +1,7 @@
 //! Which methods there are, and what each takes.
 //!
 //! Ground truth: the declarations in the kernel's `drivers/infiniband/core/uverbs_std_types*.c`, of
-//! 6.12, as far as rxe has the object. A method or attribute that is not here is unknown to this
+//! 6.12, as far as rxe has the object, and of work queues, which it lacks. A method or attribute that is not here is unknown to this
 //! kernel.
 
 use uverbs_abi::layout::cmd::{
@@ -190,6 +190,28 @@ const SRQ_DESTROY: &[Spec] = &[
     ),
 ];
 
+const WQ_CREATE: &[Spec] = &[
+    must(attr::wq_create::HANDLE.id(), Kind::NewObject),
+    must(attr::wq_create::PD_HANDLE.id(), Kind::Object),
+    may(attr::wq_create::CQ_HANDLE.id(), Kind::Object),
+    must(attr::wq_create::USER_HANDLE.id(), Kind::In(8)),
+    must(attr::wq_create::TYPE.id(), Kind::Const),
+    may(attr::wq_create::EVENT_FD.id(), Kind::Fd),
+    must(attr::wq_create::MAX_WR.id(), Kind::In(4)),
+    must(attr::wq_create::MAX_SGE.id(), Kind::In(4)),
+    must(attr::wq_create::FLAGS.id(), Kind::Flags(0xF)),
+    must(attr::wq_create::RESP_MAX_WR.id(), Kind::Out(4)),
+    must(attr::wq_create::RESP_MAX_SGE.id(), Kind::Out(4)),
+    may(attr::wq_create::RESP_WQ_NUM.id(), Kind::Out(4)),
+    UHW_IN,
+    UHW_OUT,
+];
+
+const WQ_DESTROY: &[Spec] = &[
+    must(attr::wq_destroy::HANDLE.id(), Kind::Object),
+    must(attr::wq_destroy::RESP.id(), Kind::Out(4)),
+];
+
 const ASYNC_EVENT_ALLOC: &[Spec] = &[must(attr::async_event_alloc::FD_HANDLE.id(), Kind::NewFd)];
 
 /// The methods that this kernel knows.
@@ -205,11 +227,13 @@ pub(super) enum Method {
     CreateCq,
     CreateQp,
     CreateSrq,
+    CreateWq,
     DestroyPd,
     DestroyMr,
     DestroyCq,
     DestroyQp,
     DestroySrq,
+    DestroyWq,
 }
 
 impl Method {
@@ -222,13 +246,19 @@ impl Method {
                 | Self::DestroyCq
                 | Self::DestroyQp
                 | Self::DestroySrq
+                | Self::DestroyWq
         )
+    }
+
+    /// Whether only a device with work queues has it.
+    pub(super) const fn is_about_work_queues(self) -> bool {
+        matches!(self, Self::CreateWq | Self::DestroyWq)
     }
 }
 
 /// Looks a method up, with what it takes.
 pub(super) fn find(object_id: u16, method_id: u16) -> Option<(Method, &'static [Spec])> {
-    use method::{async_event, cq, device, mr, pd, qp, srq};
+    use method::{async_event, cq, device, mr, pd, qp, srq, wq};
     Some(match (object_id, method_id) {
         (object::DEVICE, device::INVOKE_WRITE) => (Method::InvokeWrite, INVOKE_WRITE),
         (object::DEVICE, device::QUERY_PORT) => (Method::QueryPort, QUERY_PORT),
@@ -240,11 +270,13 @@ pub(super) fn find(object_id: u16, method_id: u16) -> Option<(Method, &'static [
         (object::CQ, cq::CREATE) => (Method::CreateCq, CQ_CREATE),
         (object::QP, qp::CREATE) => (Method::CreateQp, QP_CREATE),
         (object::SRQ, srq::CREATE) => (Method::CreateSrq, SRQ_CREATE),
+        (object::WQ, wq::CREATE) => (Method::CreateWq, WQ_CREATE),
         (object::PD, pd::DESTROY) => (Method::DestroyPd, DESTROY),
         (object::MR, mr::DESTROY) => (Method::DestroyMr, DESTROY),
         (object::CQ, cq::DESTROY) => (Method::DestroyCq, CQ_DESTROY),
         (object::QP, qp::DESTROY) => (Method::DestroyQp, QP_DESTROY),
         (object::SRQ, srq::DESTROY) => (Method::DestroySrq, SRQ_DESTROY),
+        (object::WQ, wq::DESTROY) => (Method::DestroyWq, WQ_DESTROY),
         _ => return None,
     })
 }

@@ -30,6 +30,7 @@ pub(super) enum Kind {
     Cq,
     Qp,
     Srq,
+    Wq,
 }
 
 /// What a handle leads to.
@@ -81,6 +82,14 @@ pub(super) struct Srq {
     pub(super) limit: u32,
 }
 
+/// A work queue; nothing is ever in it.
+#[derive(Debug)]
+pub(super) struct Wq {
+    pub(super) owner: Owner,
+    pub(super) pd: Id,
+    pub(super) cq: Id,
+}
+
 #[derive(Debug)]
 pub(super) struct Qp {
     pub(super) owner: Owner,
@@ -125,6 +134,8 @@ pub(super) struct File {
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) name: String,
+    /// Whether its queues have no part in user space; else it is rxe's.
+    pub(super) is_bare: bool,
     pub(super) gids: Vec<Option<[u8; 16]>>,
     pub(super) is_up: bool,
     /// `IB_MTU_…`.
@@ -151,6 +162,7 @@ pub(super) struct World {
     pub(super) cqs: BTreeMap<Id, Cq>,
     pub(super) srqs: BTreeMap<Id, Srq>,
     pub(super) qps: BTreeMap<Id, Qp>,
+    pub(super) wqs: BTreeMap<Id, Wq>,
     /// Queue pairs whose oldest send waits for something at the peer.
     pub(super) waiting: BTreeSet<Id>,
     /// Whether a send that finds no receive fails at once, whatever its retry count.
@@ -230,6 +242,7 @@ impl World {
             Kind::Cq => self.cqs.get_mut(&id).map(|cq| &mut cq.owner),
             Kind::Qp => self.qps.get_mut(&id).map(|qp| &mut qp.owner),
             Kind::Srq => self.srqs.get_mut(&id).map(|srq| &mut srq.owner),
+            Kind::Wq => self.wqs.get_mut(&id).map(|wq| &mut wq.owner),
             Kind::Pd | Kind::Mr => None,
         }
     }
@@ -267,6 +280,7 @@ impl World {
             Kind::Mr => drop(self.mrs.remove(&id)),
             Kind::Cq => drop(self.cqs.remove(&id)),
             Kind::Srq => drop(self.srqs.remove(&id)),
+            Kind::Wq => drop(self.wqs.remove(&id)),
             Kind::Qp => {
                 self.waiting.remove(&id);
                 drop(self.qps.remove(&id));
@@ -295,13 +309,15 @@ impl World {
                 self.mrs.values().any(|mr| mr.pd == id)
                     || self.srqs.values().any(|srq| srq.pd == id)
                     || self.qps.values().any(|qp| qp.pd == id)
+                    || self.wqs.values().any(|wq| wq.pd == id)
             }
             Kind::Cq => {
                 let mut qps = self.qps.values();
                 qps.any(|qp| qp.send_cq == id || qp.recv_cq == id)
+                    || self.wqs.values().any(|wq| wq.cq == id)
             }
             Kind::Srq => self.qps.values().any(|qp| qp.srq == Some(id)),
-            Kind::Mr | Kind::Qp => false,
+            Kind::Mr | Kind::Qp | Kind::Wq => false,
         }
     }
 
@@ -311,7 +327,7 @@ impl World {
             Some(open) => open.handles.iter().map(|(at, it)| (*at, *it)).collect(),
             None => return,
         };
-        for kind in [Kind::Qp, Kind::Srq, Kind::Cq, Kind::Mr, Kind::Pd] {
+        for kind in [Kind::Qp, Kind::Wq, Kind::Srq, Kind::Cq, Kind::Mr, Kind::Pd] {
             for (handle, entry) in &entries {
                 let Entry::Live(found, id) = entry else {
                     continue;

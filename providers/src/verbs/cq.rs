@@ -42,7 +42,10 @@ pub fn create(
             Some(events) => command.fd(attr::cq_create::EVENT_FD, events),
             None => command,
         })
-        .output_bytes(attr::uhw::OUT, uhw_out);
+        .with(|command| match uhw_out {
+            [] => command,
+            bytes => command.output_bytes(attr::uhw::OUT, bytes),
+        });
     let handle = CqHandle(session.run(command)?.object()?);
     Ok(Created { handle, depth })
 }

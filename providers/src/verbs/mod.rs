@@ -11,3 +11,4 @@ pub mod mr;
 pub mod pd;
 pub mod qp;
 pub mod srq;
+pub mod wq;

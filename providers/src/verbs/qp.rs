@@ -67,7 +67,10 @@ pub fn create(
             Some(events) => command.fd(attr::qp_create::EVENT_FD, events),
             None => command,
         })
-        .output_bytes(attr::uhw::OUT, uhw_out);
+        .with(|command| match uhw_out {
+            [] => command,
+            bytes => command.output_bytes(attr::uhw::OUT, bytes),
+        });
     let handle = QpHandle(session.run(command)?.object()?);
     Ok(Created {
         handle,
