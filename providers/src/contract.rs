@@ -106,7 +106,8 @@ pub struct CqReported {
 pub enum Arm {
     /// The next completion of any kind.
     Next,
-    /// The next solicited completion, or the next failure.
+    /// The next solicited completion: of a message that its sender marked so. A failure counts as
+    /// well where the driver keeps to the specification; rxe does not count it.
     Solicited,
 }
 

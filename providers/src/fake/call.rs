@@ -83,6 +83,14 @@ impl<'c, 'a> Call<'c, 'a> {
         self.answer(invoke_write::CORE_OUT.id(), response);
     }
 
+    /// The response of a write command that is a descriptor.
+    pub(super) fn respond_fd(&mut self, fd: OwnedFd) {
+        if let Some(entry) = self.entry(invoke_write::CORE_OUT.id()) {
+            entry.value = Value::NewFdInReply(Some(fd));
+            entry.answered = true;
+        }
+    }
+
     /// Bytes of the driver's part of the request.
     pub(super) fn driver_in(&self) -> usize {
         self.bytes(uhw::IN.id()).len()
@@ -99,6 +107,7 @@ impl<'c, 'a> Call<'c, 'a> {
     pub(super) fn room(&self, id: u16) -> usize {
         match self.value(id) {
             Some(Value::Out(bytes)) => bytes.len(),
+            Some(Value::NewFdInReply(_)) => size_of::<u32>(),
             _ => 0,
         }
     }
@@ -146,10 +155,12 @@ impl<'c, 'a> Call<'c, 'a> {
 /// Takes the answers of a command back, as if the kernel had left them out.
 pub(super) fn unanswer(command: &mut Command<'_>) {
     for entry in command.entries_mut() {
-        if let Value::Out(out) = &mut entry.value {
-            out.fill(0);
-            entry.answered = false;
+        match &mut entry.value {
+            Value::Out(out) => out.fill(0),
+            Value::NewFdInReply(fd) => drop(fd.take()),
+            _ => continue,
         }
+        entry.answered = false;
     }
 }
 
@@ -163,6 +174,7 @@ fn check(value: &Value<'_>, kind: Kind) -> Result<(), Errno> {
             u64::from_ne_bytes(*data) & !u64::from(known) == 0
         }
         (Value::Out(bytes), Kind::Out(least)) => bytes.len() >= least,
+        (Value::NewFdInReply(_), Kind::Out(least)) => size_of::<u32>() >= least,
         (Value::Object(_), Kind::Object)
         | (Value::NewObject(_), Kind::NewObject)
         | (Value::Fd(_), Kind::Fd)

@@ -11,8 +11,9 @@ use super::world::{Id, Kind, World};
 
 impl World {
     /// Puts a completion into a queue. False if there was no room: it is lost then, and the queue
-    /// says so with an event.
-    pub(super) fn post(&mut self, cq: Id, completion: ib_uverbs_wc) -> bool {
+    /// says so with an event. Solicited are receives alone, as their sender marked them: for rxe
+    /// neither a send nor a failure is.
+    pub(super) fn post(&mut self, cq: Id, completion: ib_uverbs_wc, is_solicited: bool) -> bool {
         let Some(queue) = self.cqs.get_mut(&cq) else {
             return true;
         };
@@ -23,14 +24,14 @@ impl World {
                 return true;
             }
             if faults.hold {
-                queue.held.push(completion);
+                queue.held.push((completion, is_solicited));
                 return true;
             }
         }
         let words: [u64; size_of::<ib_uverbs_wc>() / 8] = zerocopy::transmute!(completion);
         let fits = queue.ring.push(&words);
         if fits {
-            queue.armed = false;
+            self.tell(cq, is_solicited);
         } else {
             self.raise(Kind::Cq, cq, IB_EVENT_CQ_ERR);
         }
@@ -47,8 +48,8 @@ impl World {
             .map(|(id, queue)| (*id, std::mem::take(&mut queue.held)))
             .collect();
         for (id, completions) in held {
-            for completion in completions {
-                self.post(id, completion);
+            for (completion, is_solicited) in completions {
+                self.post(id, completion, is_solicited);
             }
         }
     }
@@ -78,7 +79,7 @@ impl World {
                 _ => failed,
             };
             // A send whose completion finds no room goes on all the same.
-            self.post(cq, completion);
+            self.post(cq, completion, false);
         }
     }
 
@@ -114,7 +115,7 @@ impl World {
                 qp_num,
                 ..Default::default()
             };
-            self.post(cq, completion);
+            self.post(cq, completion, false);
         }
     }
 }

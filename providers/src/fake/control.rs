@@ -98,6 +98,7 @@ impl World {
         const QUERY_DEVICE: u32 = EXTENDED | IB_USER_VERBS_EX_CMD_QUERY_DEVICE;
         match number {
             QUERY_DEVICE => self.query_device(at.0, call),
+            IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL => self.create_comp_channel(at.1, call),
             IB_USER_VERBS_CMD_ALLOC_PD => self.alloc_pd(at.1, call),
             IB_USER_VERBS_CMD_REG_MR | IB_USER_VERBS_CMD_POST_SEND
                 if self.device(at.0)?.is_bare =>
@@ -260,12 +261,14 @@ impl World {
             Kind::Pd | Kind::Mr => {}
             Kind::Cq => {
                 let response = ib_uverbs_destroy_cq_resp {
-                    comp_events_reported: 0,
-                    async_events_reported: reported,
+                    comp_events_reported: reported.completion,
+                    async_events_reported: reported.asynchronous,
                 };
                 call.answer(attr::cq_destroy::RESP.id(), &response);
             }
-            Kind::Qp | Kind::Srq | Kind::Wq => call.answer(attr::qp_destroy::RESP.id(), &reported),
+            Kind::Qp | Kind::Srq | Kind::Wq => {
+                call.answer(attr::qp_destroy::RESP.id(), &reported.asynchronous);
+            }
         }
         Ok(())
     }

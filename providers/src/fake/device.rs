@@ -43,6 +43,8 @@ pub struct Live {
     pub maps: usize,
     /// Event files of open files.
     pub event_files: usize,
+    /// Completion channels that the program has not closed, or that a completion queue has.
+    pub channels: usize,
 }
 
 impl Live {
@@ -145,6 +147,7 @@ impl FakeDevice {
             wqs: world.wqs.values().filter(|wq| of(&wq.owner)).count(),
             maps: world.live_maps(at),
             event_files: world.event_files(at),
+            channels: world.live_channels(&files),
             files: files.len(),
         }
     }
@@ -382,6 +385,24 @@ impl FakeDevice {
     /// [`calls`](Self::calls).
     pub fn remove_at(&self, position: usize) {
         self.with(|device| device.faults.remove_at = Some(position));
+    }
+
+    /// Puts an event about the completion queue with this number, real or not, into every completion
+    /// channel of the device, and counts it for nobody.
+    pub fn forge_completion_event(&self, element: u64) {
+        self.scribble_channels(&element.to_ne_bytes());
+    }
+
+    /// Puts bytes that need not be a record into every completion channel of the device.
+    pub fn scribble_channels(&self, bytes: &[u8]) {
+        let world = self.world.lock();
+        let files = world
+            .files
+            .values()
+            .filter(|file| file.device == self.index);
+        for channel in files.flat_map(|file| file.channels.values()) {
+            channel.scribble(bytes);
+        }
     }
 
     /// Puts bytes that need not be a record into every event file of the device.

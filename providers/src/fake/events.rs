@@ -1,13 +1,15 @@
-//! Files of asynchronous events, and how the kernel counts what is read from them.
+//! Files of events, asynchronous ones and those of completion channels, and how the kernel counts what
+//! is read from them.
 //!
-//! Ground truth: the kernel's `ib_uverbs_event_read` and `uverbs_main.c`. A file is a pipe of
-//! 16-byte records. Nobody tells the writer of a pipe that something was read; so the fake has a
-//! second handle of the reading end, and when an object goes it takes back what is unread, drops
-//! the records of the object, and puts the rest in again. What was raised and is not among the
-//! unread has been reported.
+//! Ground truth: the kernel's `ib_uverbs_event_read` and `uverbs_main.c`. A file is a pipe of records
+//! of one length. Nobody tells the writer of a pipe that something was read; so the fake has a second
+//! handle of the reading end, and when an object goes it takes back what is unread, drops the records
+//! of the object, and puts the rest in again. What was raised and is not among the unread has been
+//! reported.
 //!
-//! As with the kernel, a reader is never told that the other side has been closed: the writing end
-//! outlives the open file for as long as there is a reader.
+//! As with the kernel, a reader of asynchronous events is never told that the other side has been
+//! closed: the writing end outlives the open file for as long as there is a reader. A reader of a
+//! channel is told, by the kernel with `EIO`, here with the end of the file.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -15,23 +17,86 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use nix::fcntl::OFlag;
 use nix::unistd::{pipe2, read, write};
 use uverbs_abi::Errno;
-use uverbs_abi::layout::event::ib_uverbs_async_event_desc;
-use zerocopy::{FromBytes, IntoBytes};
+use uverbs_abi::layout::event::{ib_uverbs_async_event_desc, ib_uverbs_comp_event_desc};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-const LEN: usize = size_of::<ib_uverbs_async_event_desc>();
+/// What a file consists of.
+pub(super) trait Record: FromBytes + IntoBytes + Immutable + Copy {
+    /// What it is about.
+    fn element(&self) -> u64;
+}
+
+impl Record for ib_uverbs_async_event_desc {
+    fn element(&self) -> u64 {
+        self.element
+    }
+}
+
+impl Record for ib_uverbs_comp_event_desc {
+    fn element(&self) -> u64 {
+        self.cq_handle
+    }
+}
 
 /// One file of asynchronous events.
+pub(super) type AsyncFile = RecordFile<ib_uverbs_async_event_desc>;
+
+/// One completion channel.
+pub(super) type ChannelFile = RecordFile<ib_uverbs_comp_event_desc>;
+
+/// One file of records.
 #[derive(Debug)]
-pub(super) struct AsyncFile {
+pub(super) struct RecordFile<R> {
     /// The number under which the user knows it.
     number: RawFd,
     read: OwnedFd,
     write: OwnedFd,
     /// What the pipe had no room for.
-    backlog: VecDeque<ib_uverbs_async_event_desc>,
+    backlog: VecDeque<R>,
 }
 
 impl AsyncFile {
+    /// Queues an event.
+    pub(super) fn raise(&mut self, element: u64, event_type: u32) {
+        self.queue(ib_uverbs_async_event_desc {
+            element,
+            event_type,
+            reserved: 0,
+        });
+    }
+
+    /// The open file is closed: what is left is the end that keeps readers from seeing it.
+    pub(super) fn close(self) -> OwnedFd {
+        self.write
+    }
+}
+
+impl ChannelFile {
+    /// Queues an event.
+    pub(super) fn raise(&mut self, cq_handle: u64) {
+        self.queue(ib_uverbs_comp_event_desc { cq_handle });
+    }
+
+    /// The channel is gone, and what is unread with it; the readers see the end.
+    pub(super) fn close(self) {
+        let _ = self.take_unread();
+    }
+
+    /// Whether the user has not closed it. Only for looking: a duplicate of the descriptor is not
+    /// seen.
+    pub(super) fn is_open(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let of = |number: RawFd| std::fs::metadata(format!("/proc/self/fd/{number}")).ok();
+        match (of(self.number), of(self.read.as_raw_fd())) {
+            (Some(theirs), Some(ours)) => (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()),
+            // Miri has no such files.
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+impl<R: Record> RecordFile<R> {
     /// A file, and the user's handle of it.
     pub(super) fn new() -> Result<(Self, OwnedFd), Errno> {
         let (user, writing) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
@@ -49,13 +114,8 @@ impl AsyncFile {
         self.number
     }
 
-    /// Queues an event.
-    pub(super) fn raise(&mut self, element: u64, event_type: u32) {
-        self.backlog.push_back(ib_uverbs_async_event_desc {
-            element,
-            event_type,
-            reserved: 0,
-        });
+    fn queue(&mut self, record: R) {
+        self.backlog.push_back(record);
         self.pump();
     }
 
@@ -68,32 +128,32 @@ impl AsyncFile {
     /// Moves what the pipe has room for.
     pub(super) fn pump(&mut self) {
         while let Some(record) = self.backlog.front() {
-            if write(&self.write, record.as_bytes()) != Ok(LEN) {
+            if write(&self.write, record.as_bytes()) != Ok(size_of::<R>()) {
                 break;
             }
             self.backlog.pop_front();
         }
     }
 
+    fn take_unread(&self) -> VecDeque<R> {
+        let mut unread = VecDeque::new();
+        let mut record = R::new_zeroed();
+        while read(&self.read, record.as_mut_bytes()) == Ok(size_of::<R>()) {
+            unread.push_back(record);
+        }
+        unread
+    }
+
     /// Drops the unread events about an object, and says how many they were.
     pub(super) fn forget(&mut self, element: u64) -> u32 {
-        let mut unread = VecDeque::new();
-        let mut bytes = [0; LEN];
-        while read(&self.read, &mut bytes) == Ok(LEN) {
-            unread.extend(ib_uverbs_async_event_desc::read_from_bytes(&bytes).ok());
-        }
+        let mut unread = self.take_unread();
         unread.append(&mut self.backlog);
         let all = unread.len();
-        unread.retain(|record| record.element != element);
+        unread.retain(|record| record.element() != element);
         let dropped = all - unread.len();
         self.backlog = unread;
         self.pump();
         u32::try_from(dropped).unwrap_or(u32::MAX)
-    }
-
-    /// The open file is closed: what is left is the end that keeps readers from seeing it.
-    pub(super) fn close(self) -> OwnedFd {
-        self.write
     }
 }
 

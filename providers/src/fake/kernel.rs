@@ -25,6 +25,7 @@ impl OpenFile {
             device,
             has_context: false,
             asyncs: Vec::new(),
+            channels: std::collections::BTreeMap::new(),
             handles: std::collections::BTreeMap::new(),
         };
         locked.files.insert(id, file);

@@ -10,8 +10,9 @@
 //!   spec call     attributes, as the ioctl has it  queues modify  objects with queues, their states
 //!   world         objects, handles, dependents     wire serve     a request here, and at the peer
 //!   ring request  queues, and what slots say       complete       completions, flush
-//!   memory        registered memory (UNSAFE ROOM)  events         files of asynchronous events
-//!   device faults what a test has in its hands  bare  the provider of devices without queues
+//!   memory        registered memory (UNSAFE ROOM)  events         files of events
+//!   channel       which completion is told         bare           the provider of devices without queues
+//!   device faults what a test has in its hands
 //! ```
 //!
 //! Written from the kernel's sources and measurements, not from the provider: neither may call the
@@ -22,6 +23,7 @@
 
 mod bare;
 mod call;
+mod channel;
 mod complete;
 mod control;
 mod device;

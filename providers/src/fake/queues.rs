@@ -7,7 +7,6 @@ use std::sync::Arc;
 use uverbs_abi::layout::cmd::ib_uverbs_wc;
 use uverbs_abi::layout::cmd::{
     ib_uverbs_modify_qp, ib_uverbs_modify_srq, ib_uverbs_query_srq, ib_uverbs_query_srq_resp,
-    ib_uverbs_req_notify_cq,
 };
 use uverbs_abi::layout::ids::attr;
 use uverbs_abi::layout::rxe::{
@@ -99,10 +98,10 @@ impl World {
         if depth == 0 || depth > MAX_CQE || !has_vector(vector) {
             return Err(Errno::EINVAL);
         }
-        if call.has(attr::cq_create::COMP_CHANNEL.id()) {
-            // This kernel has no completion channels.
-            return Err(Errno::EBADF);
-        }
+        let channel = match call.fd(attr::cq_create::COMP_CHANNEL.id()) {
+            Some(number) => Some(self.channel(at.1, number)?),
+            None => None,
+        };
         let owner = self.new_owner(at.0, at.1, call.fd(attr::cq_create::EVENT_FD.id()), token)?;
         self.needs_driver_room::<rxe_create_cq_resp>(at.0, call)?;
         let ring = Ring::new(depth, size_of::<ib_uverbs_wc>())?;
@@ -115,7 +114,9 @@ impl World {
         let cq = Cq {
             owner,
             ring,
-            armed: false,
+            channel,
+            armed: (false, false),
+            told: 0,
             held: Vec::new(),
         };
         self.cqs.insert(id, cq);
@@ -320,13 +321,6 @@ impl World {
             }
             srq.limit = request.srq_limit;
         }
-        Ok(())
-    }
-
-    pub(super) fn req_notify_cq(&mut self, file: Id, call: &mut Call<'_, '_>) -> Result<(), Errno> {
-        let request: ib_uverbs_req_notify_cq = call.request()?;
-        let id = self.lookup_write(file, Kind::Cq, request.cq_handle)?;
-        self.cqs.get_mut(&id).ok_or(Errno::EINVAL)?.armed = true;
         Ok(())
     }
 }

@@ -58,6 +58,11 @@ impl Request {
         self.wqe.wr.send_flags & IB_SEND_SIGNALED != 0
     }
 
+    /// Whether the peer's completion is to count as solicited.
+    pub(super) const fn is_solicited(&self) -> bool {
+        self.wqe.wr.send_flags & IB_SEND_SOLICITED != 0
+    }
+
     /// Bytes that travel in the request itself.
     pub(super) fn inline(&self) -> Option<&[u8]> {
         if self.wqe.wr.send_flags & IB_SEND_INLINE == 0 {

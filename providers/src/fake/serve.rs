@@ -72,7 +72,7 @@ impl World {
                 return self.complete_receive(peer, &receive, request, IB_WC_RECV);
             }
         };
-        self.refuse_receive(peer, &receive, ours);
+        self.refuse_receive(peer, &receive, request, ours);
         Answer::Refused(theirs)
     }
 
@@ -101,7 +101,7 @@ impl World {
                 None => {
                     match &receive {
                         Some(receive) => {
-                            self.refuse_receive(peer, receive, IB_WC_REM_ACCESS_ERR);
+                            self.refuse_receive(peer, receive, request, IB_WC_REM_ACCESS_ERR);
                         }
                         None => self.fail(peer),
                     }
@@ -200,7 +200,7 @@ impl World {
             port_num: qp.attr.port_num,
             ..Default::default()
         };
-        if self.post(qp.recv_cq, completion) {
+        if self.post(qp.recv_cq, completion, request.is_solicited()) {
             Answer::Done(Vec::new())
         } else {
             // No room for the completion: the queue pair fails, and its peer hears nothing.
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// A receive that could not take its message completes with an error; the queue pair fails.
-    fn refuse_receive(&mut self, peer: Id, receive: &Receive, status: u32) {
+    fn refuse_receive(&mut self, peer: Id, receive: &Receive, request: &Request, status: u32) {
         if let Some(qp) = self.qps.get(&peer) {
             let completion = ib_uverbs_wc {
                 wr_id: receive.wr_id(),
@@ -218,7 +218,7 @@ impl World {
                 qp_num: qp.number,
                 ..Default::default()
             };
-            self.post(qp.recv_cq, completion);
+            self.post(qp.recv_cq, completion, request.is_solicited());
         }
         self.fail(peer);
     }

@@ -99,6 +99,9 @@ impl World {
             for events in &mut file.asyncs {
                 events.pump();
             }
+            for channel in file.channels.values_mut() {
+                channel.pump();
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use uverbs_abi::layout::cmd::{ib_uverbs_modify_qp, ib_uverbs_wc};
 use uverbs_abi::layout::event::IB_EVENT_DEVICE_FATAL;
 use uverbs_abi::layout::verbs::ib_uverbs_qp_cap;
 
-use super::events::{AsyncFile, has_reader};
+use super::events::{AsyncFile, ChannelFile, has_reader};
 use super::faults::Faults;
 use super::memory::Region;
 use super::ring::Ring;
@@ -38,7 +38,14 @@ pub(super) enum Kind {
 pub(super) enum Entry {
     Live(Kind, Id),
     /// The object went with its device; a destroy tells the number of events once.
-    Ghost(Kind, u32),
+    Ghost(Kind, Reported),
+}
+
+/// How many events of an object were read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reported {
+    pub(super) asynchronous: u32,
+    pub(super) completion: u32,
 }
 
 /// Whose an object is, and where its events go.
@@ -69,8 +76,14 @@ pub(super) struct Mr {
 pub(super) struct Cq {
     pub(super) owner: Owner,
     pub(super) ring: Ring,
-    pub(super) armed: bool,
-    pub(super) held: Vec<ib_uverbs_wc>,
+    /// The channel that it tells of completions.
+    pub(super) channel: Option<Id>,
+    /// Whether the next completion is to be told, and whether the next solicited one is.
+    pub(super) armed: (bool, bool),
+    /// Completion events so far.
+    pub(super) told: u32,
+    /// Completions that are held back, and whether they are solicited.
+    pub(super) held: Vec<(ib_uverbs_wc, bool)>,
 }
 
 #[derive(Debug)]
@@ -127,6 +140,7 @@ pub(super) struct File {
     pub(super) device: usize,
     pub(super) has_context: bool,
     pub(super) asyncs: Vec<AsyncFile>,
+    pub(super) channels: BTreeMap<Id, ChannelFile>,
     pub(super) handles: BTreeMap<u32, Entry>,
 }
 
@@ -273,7 +287,16 @@ impl World {
     }
 
     /// Takes an object out of the world, and gives the events about it that were read.
-    pub(super) fn take_away(&mut self, kind: Kind, id: Id) -> u32 {
+    pub(super) fn take_away(&mut self, kind: Kind, id: Id) -> Reported {
+        // While it is still there to be asked for its channel.
+        let completion = self.forget_completions(kind, id);
+        Reported {
+            asynchronous: self.take_away_events(kind, id),
+            completion,
+        }
+    }
+
+    fn take_away_events(&mut self, kind: Kind, id: Id) -> u32 {
         let owner = self.owner(kind, id).copied();
         match kind {
             Kind::Pd => drop(self.pds.remove(&id)),
@@ -346,6 +369,9 @@ impl World {
     pub(super) fn close(&mut self, file: Id) {
         self.clear_file(file, false);
         if let Some(open) = self.files.remove(&file) {
+            for channel in open.channels.into_values() {
+                channel.close();
+            }
             if let Some(device) = self.devices.get_mut(open.device) {
                 device.offers.retain(|_, offer| offer.file != file);
             }
@@ -367,6 +393,7 @@ impl World {
         let files = self.files.iter().filter(|(_, file)| file.device == device);
         for file in files.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.clear_file(file, true);
+            self.close_channels(file);
         }
         self.raise_everywhere(device, 0, IB_EVENT_DEVICE_FATAL);
         self.settle();

@@ -1,13 +1,29 @@
-//! Completion queues.
+//! Completion channels and completion queues.
+
+use std::os::fd::OwnedFd;
 
 use uverbs_abi::layout::cmd::{
-    IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, ib_uverbs_destroy_cq_resp, ib_uverbs_req_notify_cq,
+    IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+    ib_uverbs_create_comp_channel, ib_uverbs_destroy_cq_resp, ib_uverbs_req_notify_cq,
 };
 use uverbs_abi::layout::ids::{attr, method, object};
 use uverbs_abi::{Command, CommandError, Session};
 
 use crate::contract::{Arm, CqReported, CqSpec};
 use crate::types::CqHandle;
+
+/// CREATE_COMP_CHANNEL: a file of completion events, which is blocking. Closing it destroys it.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn create_channel(session: &Session) -> Result<OwnedFd, CommandError> {
+    let request = ib_uverbs_create_comp_channel::default();
+    let command =
+        Command::invoke_write("CREATE_COMP_CHANNEL", IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
+            .core_in(&request)
+            .new_fd_in_reply(attr::invoke_write::CORE_OUT);
+    session.run(command)?.into_fd()
+}
 
 /// A new completion queue, as far as the kernel's own half goes.
 #[derive(Clone, Copy, Debug)]
