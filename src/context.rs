@@ -15,9 +15,10 @@ use uverbs_providers::verbs;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::attr::{DeviceAttr, PortAttr};
+use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
 use crate::device::{self, Device, UVERBS_ABI};
-use crate::error::{AllocPdError, OpenError, QueryError};
+use crate::error::{AllocPdError, CreateError, OpenError, QueryError};
 use crate::event::{AsyncEvents, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
 use crate::open;
@@ -342,6 +343,15 @@ impl Context {
     #[doc(alias = "cqe")]
     pub fn create_cq(&self, depth: u32) -> CompletionQueueBuilder<'_> {
         CompletionQueueBuilder::new(self, depth)
+    }
+
+    /// Makes a completion channel, to wait for completions instead of polling for them.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    #[doc(alias = "ibv_create_comp_channel")]
+    pub fn create_completion_channel(&self) -> Result<CompletionChannel, CreateError> {
+        CompletionChannel::create(self)
     }
 
     /// A reader of this device's asynchronous events. All readers of a context share one queue:

@@ -9,9 +9,10 @@ use uverbs_providers::contract::{Arm, CqOps, CqSpec, ExclusiveCq};
 use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
+use crate::channel::{ChannelSource, CompletionChannel};
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
-use crate::event::{Counts, Registration, WeakObject};
+use crate::event::{Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
 use crate::teardown::{self, Teardown};
 
@@ -29,11 +30,12 @@ pub struct CompletionQueue {
 }
 
 // Field order is destroy order, after `Drop` has destroyed the kernel object: the mapping (in
-// `ops`), the token, then the device.
+// `ops`), the token, the channel, then the device.
 pub(crate) struct CqInner {
     pub(crate) ops: Box<dyn CqOps>,
     pub(crate) gate: Gate,
     registration: Registration,
+    pub(crate) channel: Option<Arc<ChannelSource>>,
     context: Context,
 }
 
@@ -44,6 +46,7 @@ pub struct CompletionQueueBuilder<'c> {
     context: &'c Context,
     depth: u32,
     vector: u32,
+    channel: Option<&'c CompletionChannel>,
 }
 
 impl<'c> CompletionQueueBuilder<'c> {
@@ -52,12 +55,22 @@ impl<'c> CompletionQueueBuilder<'c> {
             context,
             depth,
             vector: 0,
+            channel: None,
         }
     }
 
     /// Which completion vector (interrupt) serves it; below
     /// [`num_comp_vectors`](Context::num_comp_vectors). 0 unless said.
     pub const fn comp_vector(mut self, vector: u32) -> Self {
+        self.vector = vector;
+        self
+    }
+
+    /// Where it says that it has something to be polled, when it is [armed](CompletionQueue::arm),
+    /// and which completion vector serves it (0 is always there). The queue keeps the channel.
+    #[doc(alias = "ibv_comp_channel")]
+    pub const fn channel(mut self, channel: &'c CompletionChannel, vector: u32) -> Self {
+        self.channel = Some(channel);
         self.vector = vector;
         self
     }
@@ -81,12 +94,18 @@ impl<'c> CompletionQueueBuilder<'c> {
         session
             .check("CQ_CREATE")
             .map_err(|refusal| error(CreateErrorCause::Refused(refusal.into())))?;
+        let channel = self.channel.map(CompletionChannel::source);
+        if channel.is_some_and(|channel| !channel.file().is_of(session.status())) {
+            return Err(error(CreateErrorCause::OtherContext {
+                what: "completion channel",
+            }));
+        }
         let source = self.context.event_source();
         let reservation = source.ledger().reserve();
         let spec = CqSpec {
             depth: self.depth,
             token: reservation.token().as_raw(),
-            channel: None,
+            channel: channel.map(|channel| channel.file().fd()),
             vector: self.vector,
             events: Some(source.event_fd()),
         };
@@ -113,6 +132,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 ops,
                 gate: Gate::default(),
                 registration,
+                channel: channel.cloned(),
                 context: self.context.clone(),
             });
             let object = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
@@ -168,7 +188,13 @@ impl CompletionQueue {
         })
     }
 
-    /// Asks for one completion event: at the next completion, or only at the next solicited one.
+    /// Asks for one completion event on the queue's [channel](CompletionQueueBuilder::channel): at
+    /// the next completion, or only at the next solicited one.
+    ///
+    /// *Next* means: after this. What is in the queue already raises nothing, so poll once more after
+    /// arming and before waiting, until there is nothing left. Arming again before the event has come
+    /// changes nothing, but that [`Arm::Next`] takes in what [`Arm::Solicited`] leaves out. The event
+    /// disarms the queue. A queue without a channel is armed to no effect.
     ///
     /// # Errors
     /// [`ObjectError`].
@@ -178,13 +204,26 @@ impl CompletionQueue {
         Ok(self.inner.ops.arm(kind)?)
     }
 
+    /// The channel that it was made with.
+    #[must_use]
+    pub fn channel(&self) -> Option<CompletionChannel> {
+        self.inner.channel.clone().map(CompletionChannel::of)
+    }
+
+    /// How many completion events of it have been handed out, and how many acked.
+    #[must_use]
+    pub fn completion_event_counts(&self) -> Counts {
+        self.inner.registration.counts_of(Sort::Completion)
+    }
+
     /// How many asynchronous events about it have been handed out, and how many acked.
     #[must_use]
     pub fn event_counts(&self) -> Counts {
         self.inner.registration.counts()
     }
 
-    /// Destroys it, then waits until every event about it that was read has been acked.
+    /// Destroys it, then waits until every event about it that was read has been acked, completion
+    /// events and asynchronous ones.
     ///
     /// Other handles become inert. Waits **for ever** if this very thread holds such an event, as
     /// `ibv_destroy_cq(3)` does: [`try_destroy`](Self::try_destroy) and
@@ -229,11 +268,8 @@ impl Teardown for CompletionQueue {
         self.inner.context.session()
     }
 
-    fn close(&self) -> Result<u32, uverbs_providers::error::CloseError> {
-        self.inner
-            .ops
-            .destroy()
-            .map(|reported| reported.asynchronous)
+    fn close(&self) -> Result<Reported, uverbs_providers::error::CloseError> {
+        self.inner.ops.destroy().map(Reported::from)
     }
 }
 
@@ -243,9 +279,7 @@ impl Drop for CqInner {
             ops, gate, context, ..
         } = self;
         let session = context.session();
-        teardown::on_drop(gate, session, || {
-            ops.destroy().map(|reported| reported.asynchronous)
-        });
+        teardown::on_drop(gate, session, || ops.destroy());
     }
 }
 

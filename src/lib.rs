@@ -6,7 +6,7 @@
 //!      ▲  ▲          ▲
 //!      │  │          └──────────── QueuePair ─► CompletionQueue (send, receive)
 //!      │  └── CompletionQueue          └──────► SharedReceiveQueue, if any
-//!      └───── AsyncEvents (readers; they do not keep the context)
+//!      └───── AsyncEvents, CompletionChannel (for waiting; they do not keep the context)
 //! ```
 //!
 //! Every object is a cheap handle that keeps what it rests on, so they can be dropped in any order
@@ -128,6 +128,7 @@
 #![deny(unsafe_code)]
 
 mod attr;
+mod channel;
 mod context;
 mod cq;
 mod device;
@@ -146,6 +147,7 @@ mod teardown;
 mod wq;
 
 pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};
+pub use channel::{CompletionAcks, CompletionChannel, CompletionEvent, WaitError};
 pub use context::Context;
 pub use cq::{CompletionQueue, CompletionQueueBuilder, ExclusiveCompletionQueue};
 pub use device::{Device, devices};

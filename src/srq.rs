@@ -11,7 +11,7 @@ use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
-use crate::event::{Counts, Registration, WeakObject};
+use crate::event::{Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::teardown::{self, Teardown};
@@ -236,8 +236,8 @@ impl Teardown for SharedReceiveQueue {
         self.inner.pd.context().session()
     }
 
-    fn close(&self) -> Result<u32, uverbs_providers::error::CloseError> {
-        self.inner.ops.destroy()
+    fn close(&self) -> Result<Reported, uverbs_providers::error::CloseError> {
+        self.inner.ops.destroy().map(Reported::from)
     }
 }
 

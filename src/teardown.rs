@@ -14,7 +14,7 @@ use uverbs_providers::error::CloseError;
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{CreateErrorCause, DestroyError, DestroyErrorCause, ObjectError};
-use crate::event::{ClosePolicy, Refused, Registration, Settling, WeakObject};
+use crate::event::{ClosePolicy, Refused, Registration, Reported, Settling, WeakObject};
 use crate::gate::{Gate, Pass};
 
 /// An object that the kernel counts events for.
@@ -23,7 +23,7 @@ pub(crate) trait Teardown: Sized {
     fn registration(&self) -> &Registration;
     fn session(&self) -> &Session;
     /// Destroys the kernel object and gives the events that the kernel had handed out.
-    fn close(&self) -> Result<u32, CloseError>;
+    fn close(&self) -> Result<Reported, CloseError>;
 }
 
 /// Enters an object's gate for the command `name`.
@@ -39,10 +39,10 @@ pub(crate) fn enter<'g>(
 }
 
 /// The part of every object's `Drop` that speaks to the kernel: never waits for acks.
-pub(crate) fn on_drop(
+pub(crate) fn on_drop<R>(
     gate: &Gate,
     session: &Session,
-    close: impl FnOnce() -> Result<u32, CloseError>,
+    close: impl FnOnce() -> Result<R, CloseError>,
 ) {
     if !session.is_ours() {
         // A forked child unmaps and closes, and touches no lock.

@@ -11,7 +11,7 @@ use uverbs_providers::types::WqNum;
 
 use crate::cq::CompletionQueue;
 use crate::error::{CreateError, CreateErrorCause, DestroyError};
-use crate::event::{Counts, Registration, WeakObject};
+use crate::event::{Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::teardown::{self, Teardown};
@@ -219,8 +219,8 @@ impl Teardown for WorkQueue {
         self.inner.pd.context().session()
     }
 
-    fn close(&self) -> Result<u32, CloseError> {
-        self.inner.ops.destroy()
+    fn close(&self) -> Result<Reported, CloseError> {
+        self.inner.ops.destroy().map(Reported::from)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use thiserror::Error;
+use uverbs_abi::Errno;
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_providers::error::CreateError as ProviderError;
 
@@ -52,6 +53,9 @@ pub enum CreateErrorCause {
         /// Which object.
         what: &'static str,
     },
+    /// There is no file descriptor left for waking those who wait on it.
+    #[error("no descriptor for waking those who wait ({0})")]
+    NoWakeFd(Errno),
     /// The kernel refused, or described a queue that cannot be.
     #[error(transparent)]
     Refused(#[from] ProviderError),

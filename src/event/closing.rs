@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::counter::Reported;
 use super::ledger::{Ledger, Registration};
 use super::slot::Slot;
 use super::sync::Arc;
@@ -40,17 +41,17 @@ impl<'a, O> Closing<'a, O> {
     }
 
     /// The kernel has destroyed the object, of which it says that so many events were read.
-    pub(crate) fn closed(self, reported: u32) -> Settling<O> {
-        self.settle(Some(reported))
+    pub(crate) fn closed(self, reported: impl Into<Reported>) -> Settling<O> {
+        self.settle(reported.into())
     }
 
     /// The object is gone, and the kernel could not say how many of its events were read. Those
     /// that this process has read are waited for.
     pub(crate) fn closed_unknown(self) -> Settling<O> {
-        self.settle(None)
+        self.settle(Reported::default())
     }
 
-    fn settle(mut self, reported: Option<u32>) -> Settling<O> {
+    fn settle(mut self, reported: Reported) -> Settling<O> {
         let slot = Arc::clone(self.registration.slot());
         slot.close();
         let settling = Settling {
@@ -92,7 +93,7 @@ pub(crate) struct Settling<O> {
     ledger: Ledger<O>,
     slot: Arc<Slot<O>>,
     token: Token,
-    reported: Option<u32>,
+    reported: Reported,
 }
 
 impl<O> Settling<O> {

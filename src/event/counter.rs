@@ -3,6 +3,44 @@
 //! The kernel counts what is read in 32 bits and lets the count wrap; so does this. Only
 //! differences and equality mean anything.
 
+use uverbs_providers::contract::CqReported;
+
+/// The two sorts of events, which the kernel counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// What happened to an object.
+    Asynchronous,
+    /// That a completion queue has something to be polled.
+    Completion,
+}
+
+/// How many events of an object the kernel says were read; `None` where it does not say, and the
+/// own count stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reported {
+    pub(crate) asynchronous: Option<u32>,
+    pub(crate) completion: Option<u32>,
+}
+
+/// Of an object that has no completion events.
+impl From<u32> for Reported {
+    fn from(asynchronous: u32) -> Self {
+        Self {
+            asynchronous: Some(asynchronous),
+            completion: None,
+        }
+    }
+}
+
+impl From<CqReported> for Reported {
+    fn from(reported: CqReported) -> Self {
+        Self {
+            asynchronous: Some(reported.asynchronous),
+            completion: Some(reported.completion),
+        }
+    }
+}
+
 /// One object's events of one sort, for diagnosis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -28,9 +66,9 @@ impl Counter {
         self.delivered = self.delivered.wrapping_add(1);
     }
 
-    /// One event more was acked.
-    pub(super) const fn ack(&mut self) {
-        self.acked = self.acked.wrapping_add(1);
+    /// So many events more were acked.
+    pub(super) const fn ack(&mut self, count: u32) {
+        self.acked = self.acked.wrapping_add(count);
     }
 
     /// How many are not acked, of those that were read here.
@@ -39,8 +77,11 @@ impl Counter {
     }
 
     /// How many are not acked, of those that the kernel says were read.
-    pub(super) const fn unacked_of(&self, reported: u32) -> u32 {
-        reported.wrapping_sub(self.acked)
+    pub(super) const fn missing(&self, reported: Option<u32>) -> u32 {
+        match reported {
+            Some(reported) => reported.wrapping_sub(self.acked),
+            None => self.outstanding(),
+        }
     }
 
     pub(super) const fn counts(&self) -> Counts {

@@ -20,8 +20,12 @@ pub enum EventError {
     /// The reader was inherited through `fork()`; its events are the parent's.
     #[error("the event reader was inherited through fork(); open the device anew in this process")]
     ForeignProcess,
-    /// What was read is not one record of 16 bytes, and nothing was made of it.
-    #[error("read {len} bytes where an event record has 16; is this the device's own event file?")]
+    /// What was read is not one record (of 16 bytes, or of 8 for a completion event), and nothing
+    /// was made of it.
+    #[error(
+        "read {len} bytes where an event record has 16 (8 on a completion channel); is this the \
+         device's own file?"
+    )]
     BadRecord {
         /// How many bytes were read.
         len: usize,

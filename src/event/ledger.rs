@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use uverbs_abi::sys::process::Mark;
 
 use super::closing::Closing;
-use super::counter::Counts;
+use super::counter::{Counts, Sort};
 use super::slot::{Ack, Slot};
 use super::sync::{Arc, Fault, Mutex, lock, planted};
 use super::token::Token;
@@ -117,10 +117,16 @@ impl<O> Ledger<O> {
         }
     }
 
-    /// Takes charge of a record that was read, and with it of the ack it owes.
+    /// Takes charge of an asynchronous event that was read, and with it of the ack it owes.
     pub(crate) const fn unclaimed(&self, element: u64) -> Unclaimed<'_, O> {
+        self.unclaimed_of(Sort::Asynchronous, element)
+    }
+
+    /// The same of an event of either sort.
+    pub(crate) const fn unclaimed_of(&self, sort: Sort, element: u64) -> Unclaimed<'_, O> {
         Unclaimed {
             ledger: self,
+            sort,
             element,
             owed: true,
         }
@@ -211,6 +217,7 @@ impl<O> fmt::Debug for Ledger<O> {
 /// its type is not known, it is acked on its object's behalf.
 pub(crate) struct Unclaimed<'a, O> {
     ledger: &'a Ledger<O>,
+    sort: Sort,
     element: u64,
     owed: bool,
 }
@@ -219,7 +226,7 @@ impl<O: Clone> Unclaimed<'_, O> {
     /// What the record leads to. Waits for a create that is under way, for nothing else.
     pub(crate) fn look_up(mut self) -> Found<O> {
         let found = match self.ledger.find(self.element) {
-            (Some(token), Place::Slot(slot)) => match Slot::look_up(slot) {
+            (Some(token), Place::Slot(slot)) => match Slot::look_up(slot, self.sort) {
                 Some((object, ack)) => Found::Live { token, object, ack },
                 None => Found::Gone(token),
             },
@@ -237,7 +244,7 @@ impl<O> Drop for Unclaimed<'_, O> {
             && !planted(Fault::NoAckOnPanic)
             && let (_, Place::Slot(slot)) = self.ledger.find(self.element)
         {
-            slot.ack_on_behalf();
+            slot.ack_on_behalf(self.sort);
         }
     }
 }
@@ -300,7 +307,12 @@ impl<O> Registration<O> {
 
     /// The object's asynchronous events so far.
     pub(crate) fn counts(&self) -> Counts {
-        self.slot.counts()
+        self.counts_of(Sort::Asynchronous)
+    }
+
+    /// The object's events of one sort so far.
+    pub(crate) fn counts_of(&self, sort: Sort) -> Counts {
+        self.slot.counts(sort)
     }
 
     pub(super) const fn slot(&self) -> &Arc<Slot<O>> {

@@ -10,12 +10,13 @@
 // | `record` | the 16 bytes of one event |
 // | `token`, `counter`, `slot`, `ledger`, `closing` | which object an event is about, how many of its events are out, and the destroy that waits for them |
 // | `subject` | the event as the program holds it |
-// | `source`, `reader` | the event file, and reading it |
+// | `file`, `source`, `reader` | a file of records and what ends its readers; the event file; reading it |
 // | `model` | the ledger under loom, with faults put in to see them found |
 
 mod closing;
 mod counter;
 mod error;
+mod file;
 mod kind;
 mod ledger;
 mod reader;
@@ -41,7 +42,10 @@ pub use self::subject::{AsyncEvent, Subject};
 pub use self::token::Token;
 
 pub(crate) use self::closing::Settling;
-pub(crate) use self::ledger::{ClosePolicy, Refused};
+pub(crate) use self::counter::{Reported, Sort};
+pub(crate) use self::file::{EventFile, Until};
+pub(crate) use self::ledger::{ClosePolicy, Found, Ledger, Refused};
+pub(crate) use self::slot::{Ack, Held};
 pub(crate) use self::source::EventSource;
 pub(crate) use self::subject::WeakObject;
 

@@ -9,8 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::poll::PollTimeout;
-
+use super::file::Until;
 use super::source::EventSource;
 use super::{AsyncEvent, EventError};
 
@@ -26,45 +25,6 @@ use super::{AsyncEvent, EventError};
 #[derive(Clone, Debug)]
 pub struct AsyncEvents {
     source: Arc<EventSource>,
-}
-
-/// How long to wait.
-#[derive(Clone, Copy)]
-enum Until {
-    Now,
-    At(Instant),
-    Forever,
-}
-
-impl Until {
-    /// After `timeout`; never, if that is too far to be reckoned.
-    fn after(timeout: Duration) -> Self {
-        Instant::now()
-            .checked_add(timeout)
-            .map_or(Self::Forever, Self::At)
-    }
-
-    fn is_later_than(self, instant: Instant) -> bool {
-        match self {
-            Self::Now => false,
-            Self::At(at) => at > instant,
-            Self::Forever => true,
-        }
-    }
-
-    /// For `poll()`: whole milliseconds, rounded up, so as not to be early. `None`: time is up.
-    fn left(self) -> Option<PollTimeout> {
-        let left = match self {
-            Self::Now => return None,
-            Self::At(at) => at.saturating_duration_since(Instant::now()),
-            Self::Forever => return Some(PollTimeout::NONE),
-        };
-        if left == Duration::ZERO {
-            return None;
-        }
-        let millis = left.as_nanos().div_ceil(1_000_000);
-        Some(PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX))
-    }
 }
 
 impl AsyncEvents {
@@ -119,7 +79,7 @@ impl AsyncEvents {
     ///
     /// In a forked child it does nothing.
     pub fn stop(&self) {
-        self.source.stop();
+        self.source.file().stop();
     }
 
     /// The events one after the other, each waited for.
@@ -136,30 +96,31 @@ impl AsyncEvents {
     /// [`try_next`](Self::try_next) until it gives an error. Do not read from it.
     #[must_use]
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.source.wake_fd()
+        self.source.file().wake_fd()
     }
 
     fn next_until(&self, mut until: Until) -> Result<Option<AsyncEvent>, EventError> {
+        let file = self.source.file();
         let mut doomed = false;
         loop {
-            self.source.check()?;
+            file.check()?;
             // Asked before the read: what was queued when the end was announced is still read.
-            let ending = self.source.ending();
+            let ending = file.ending();
             if let Some(event) = self.source.read()? {
                 return Ok(Some(event));
             }
             if let Some(ending) = ending {
                 return Err(ending);
             }
-            if !doomed && self.source.is_doomed() {
+            if !doomed && file.is_doomed() {
                 let latest = Instant::now() + Self::FATAL_FOLLOWS_WITHIN;
                 if until.is_later_than(latest) {
                     (doomed, until) = (true, Until::At(latest));
                 }
             }
             match until.left() {
-                Some(timeout) => self.source.poll(timeout)?,
-                None if doomed => self.source.device_gone(),
+                Some(timeout) => file.poll(timeout)?,
+                None if doomed => file.device_gone(),
                 None => return Ok(None),
             }
         }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use uverbs_abi::sys::process::Mark;
 
-use super::counter::{Counter, Counts};
+use super::counter::{Counter, Counts, Reported, Sort};
 use super::ledger::{ClosePolicy, Refused};
 use super::sync::{Arc, Condvar, Fault, Mutex, lock, planted, wait, wait_timeout};
 
@@ -33,7 +33,8 @@ pub(super) struct Slot<O> {
 
 struct State<O> {
     phase: Phase<O>,
-    events: Counter,
+    asynchronous: Counter,
+    completion: Counter,
 }
 
 enum Phase<O> {
@@ -48,12 +49,32 @@ enum Phase<O> {
 }
 
 impl<O> State<O> {
-    /// A record that reaches nobody: read and acked in one step.
-    fn ack_on_behalf(&mut self) {
-        self.events.deliver();
-        if !planted(Fault::NoAckOnBehalf) {
-            self.events.ack();
+    const fn counter(&mut self, sort: Sort) -> &mut Counter {
+        match sort {
+            Sort::Asynchronous => &mut self.asynchronous,
+            Sort::Completion => &mut self.completion,
         }
+    }
+
+    /// A record that reaches nobody: read and acked in one step.
+    fn ack_on_behalf(&mut self, sort: Sort) {
+        let counter = self.counter(sort);
+        counter.deliver();
+        if !planted(Fault::NoAckOnBehalf) {
+            counter.ack(1);
+        }
+    }
+
+    /// Events of both sorts that are handed over and not acked.
+    const fn outstanding(&self) -> u32 {
+        let asynchronous = self.asynchronous.outstanding();
+        asynchronous.saturating_add(self.completion.outstanding())
+    }
+
+    /// Events of both sorts that are not acked, of those that were read.
+    const fn missing(&self, reported: Reported) -> u32 {
+        let asynchronous = self.asynchronous.missing(reported.asynchronous);
+        asynchronous.saturating_add(self.completion.missing(reported.completion))
     }
 }
 
@@ -61,7 +82,8 @@ impl<O> Slot<O> {
     pub(super) fn new(home: Mark) -> Self {
         let state = State {
             phase: Phase::Reserved,
-            events: Counter::default(),
+            asynchronous: Counter::default(),
+            completion: Counter::default(),
         };
         Self {
             home,
@@ -110,7 +132,7 @@ impl<O> Slot<O> {
         if !matches!(state.phase, Phase::Live(_)) {
             return Err(Refused::Destroyed);
         }
-        let outstanding = state.events.outstanding();
+        let outstanding = state.outstanding();
         if policy == ClosePolicy::IfNoneOutstanding && outstanding != 0 {
             return Err(Refused::Outstanding(outstanding));
         }
@@ -144,7 +166,7 @@ impl<O> Slot<O> {
     }
 
     /// What a record of this slot leads to. Without an object it has been acked.
-    pub(super) fn look_up(this: Arc<Self>) -> Option<(O, Ack<O>)>
+    pub(super) fn look_up(this: Arc<Self>, sort: Sort) -> Option<(O, Ack<O>)>
     where
         O: Clone,
     {
@@ -154,53 +176,51 @@ impl<O> Slot<O> {
         }
         if let Phase::Live(object) = &state.phase {
             let object = object.clone();
-            state.events.deliver();
+            state.counter(sort).deliver();
             drop(state);
-            return Some((object, Ack { slot: this }));
+            let ack = Ack {
+                slot: this,
+                sort,
+                count: 1,
+            };
+            return Some((object, ack));
         }
-        state.ack_on_behalf();
+        state.ack_on_behalf(sort);
         drop(state);
         this.changed.notify_all();
         None
     }
 
     /// Acks a record that nobody will look up. Waits for nothing.
-    pub(super) fn ack_on_behalf(&self) {
-        lock(&self.state).ack_on_behalf();
+    pub(super) fn ack_on_behalf(&self, sort: Sort) {
+        lock(&self.state).ack_on_behalf(sort);
         self.changed.notify_all();
     }
 
-    fn ack(&self) {
+    fn ack(&self, sort: Sort, count: u32) {
         if !self.home.is_ours() {
             return;
         }
-        lock(&self.state).events.ack();
+        lock(&self.state).counter(sort).ack(count);
         if !planted(Fault::SilentAck) {
             self.changed.notify_all();
         }
     }
 
     /// In a forked child: nothing, since the lock may be held by a thread that is not there.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self, sort: Sort) -> Counts {
         if !self.home.is_ours() {
             return Counts::default();
         }
-        lock(&self.state).events.counts()
+        lock(&self.state).counter(sort).counts()
     }
 
     /// Waits until as many were acked as the kernel says were read, or, where it could not say, as
     /// were read here. With a deadline: how many are missing when it has passed.
-    pub(super) fn settle(
-        &self,
-        reported: Option<u32>,
-        deadline: Option<Instant>,
-    ) -> Result<(), u32> {
+    pub(super) fn settle(&self, reported: Reported, deadline: Option<Instant>) -> Result<(), u32> {
         let mut state = lock(&self.state);
         loop {
-            let missing = match reported {
-                Some(reported) => state.events.unacked_of(reported),
-                None => state.events.outstanding(),
-            };
+            let missing = state.missing(reported);
             if missing == 0 {
                 return Ok(());
             }
@@ -218,19 +238,45 @@ impl<O> Slot<O> {
 
     #[cfg(all(test, not(uverbs_loom)))]
     pub(super) fn wrap_counts_soon(&self) {
-        lock(&self.state).events = Counter::near_the_end();
+        let mut state = lock(&self.state);
+        state.asynchronous = Counter::near_the_end();
+        state.completion = Counter::near_the_end();
     }
 }
 
-/// The ack that one delivered event owes. Paid when this is dropped, once, whatever happens to the
-/// object meanwhile.
+/// The ack that delivered events of one object owe: one, unless others have been added. Paid when
+/// this is dropped, once, whatever happens to the object meanwhile.
 pub(crate) struct Ack<O> {
     slot: Arc<Slot<O>>,
+    sort: Sort,
+    count: u32,
+}
+
+impl<O> Ack<O> {
+    /// Takes over what another one owes, to be paid in one step. Gives it back if it is owed for
+    /// another object, or if it would be more than can be counted.
+    pub(crate) fn absorb(&mut self, mut other: Self) -> Result<(), Self> {
+        let is_same = Arc::ptr_eq(&self.slot, &other.slot) && self.sort == other.sort;
+        match self.count.checked_add(other.count) {
+            Some(sum) if is_same => {
+                (self.count, other.count) = (sum, 0);
+                Ok(())
+            }
+            _ => Err(other),
+        }
+    }
+
+    /// How many events it is for.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
 }
 
 impl<O> Drop for Ack<O> {
     fn drop(&mut self) {
-        self.slot.ack();
+        if self.count != 0 {
+            self.slot.ack(self.sort, self.count);
+        }
     }
 }
 
@@ -256,6 +302,11 @@ impl<L, O> Held<L, O> {
 
     pub(crate) const fn live(&self) -> &L {
         &self.live
+    }
+
+    /// Lets go of the handle and keeps the debt. Nothing waits for an ack when a last handle goes.
+    pub(crate) fn into_ack(mut self) -> Option<Ack<O>> {
+        self.ack.take()
     }
 }
 

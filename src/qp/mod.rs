@@ -29,7 +29,7 @@ use uverbs_providers::verbs;
 
 use crate::cq::CompletionQueue;
 use crate::error::DestroyError;
-use crate::event::{Counts, Registration};
+use crate::event::{Counts, Registration, Reported};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
@@ -190,8 +190,8 @@ impl<T: Transport> Teardown for QueuePair<T> {
         self.inner.session()
     }
 
-    fn close(&self) -> Result<u32, CloseError> {
-        self.inner.ops.destroy()
+    fn close(&self) -> Result<Reported, CloseError> {
+        self.inner.ops.destroy().map(Reported::from)
     }
 }
 

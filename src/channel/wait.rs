@@ -1,0 +1,129 @@
+//! Arm, poll once more, wait: in this order, so that no completion is slept through.
+//!
+//! Ground truth: `ibv_req_notify_cq(3)`: only what comes after the arming is told. It must never wait
+//! without having polled an armed queue and found it empty.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use uverbs_providers::contract::Arm;
+use uverbs_providers::error::PollError;
+use uverbs_providers::wc::Wc;
+
+use super::{ChannelSource, CompletionEvent};
+use crate::cq::CompletionQueue;
+use crate::error::ObjectError;
+use crate::event::{EventError, Until};
+
+/// Why there are no completions to be had by waiting.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The queue was made without a channel, so nothing will ever tell of it.
+    #[error("the completion queue has no channel to wait on; make it with `channel`")]
+    NoChannel,
+    /// The event that came is another queue's, which shares the channel. It is handed over here:
+    /// deal with its queue and wait again. Where many queues share a channel, take the events from
+    /// [`CompletionChannel::next`](crate::CompletionChannel::next) instead.
+    #[error("the event that came is of {0:?}, which shares the channel")]
+    OtherQueue(CompletionEvent),
+    /// The queue could not be polled.
+    #[error(transparent)]
+    Poll(#[from] PollError),
+    /// The queue could not be armed.
+    #[error("cannot arm the completion queue: {0}")]
+    Arm(#[from] ObjectError),
+    /// The wait was ended.
+    #[error(transparent)]
+    Event(#[from] EventError),
+}
+
+/// What to do next in order to wait.
+pub(crate) enum Step<'b> {
+    /// There are completions.
+    Ready(&'b mut [Wc]),
+    /// The queue is armed, and was empty after that. Here is the room again.
+    Wait(&'b mut [Wc]),
+}
+
+impl CompletionQueue {
+    /// Polls, and waits for completions if there are none: arms the queue, polls once more, waits
+    /// for the event, acks it. Gives the part of `out` that was filled, never an empty one unless
+    /// `out` is.
+    ///
+    /// The queue must have been made with a [channel](crate::CompletionQueueBuilder::channel), and
+    /// be the only one on it: of what others raise, one event is handed over as
+    /// [`WaitError::OtherQueue`].
+    ///
+    /// There may be more completions than there was room for: call it until done, it polls first.
+    ///
+    /// # Errors
+    /// [`WaitError`]. [`CompletionChannel::stop`](crate::CompletionChannel::stop) ends it.
+    pub fn wait<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], WaitError> {
+        self.wait_until(out, Until::Forever)
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`, rounded up to whole milliseconds. Empty when
+    /// the time is up. The queue is left armed then.
+    ///
+    /// # Errors
+    /// [`WaitError`].
+    pub fn wait_timeout<'b>(
+        &self,
+        out: &'b mut [Wc],
+        timeout: Duration,
+    ) -> Result<&'b mut [Wc], WaitError> {
+        self.wait_until(out, Until::after(timeout))
+    }
+
+    fn wait_until<'b>(
+        &self,
+        mut out: &'b mut [Wc],
+        until: Until,
+    ) -> Result<&'b mut [Wc], WaitError> {
+        loop {
+            let source = match self.step(out)? {
+                Step::Ready(done) => return Ok(done),
+                Step::Wait(room) => {
+                    out = room;
+                    self.source()?
+                }
+            };
+            match source.next_until(until)? {
+                Some(event) => self.is_mine(event)?,
+                None => return Ok(self.poll(out)?),
+            }
+        }
+    }
+
+    /// Polls; if there is nothing, arms and polls once more.
+    pub(crate) fn step<'b>(&self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
+        let wanted = !out.is_empty();
+        let source = self.source()?;
+        // Even where there is something to be polled: whoever was stopped is to end.
+        source.file().check()?;
+        let count = self.poll(out)?.len();
+        if count != 0 || !wanted {
+            return Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()));
+        }
+        self.arm(Arm::Next)?;
+        let count = self.poll(out)?.len();
+        if count == 0 {
+            return Ok(Step::Wait(out));
+        }
+        Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()))
+    }
+
+    pub(crate) fn source(&self) -> Result<&ChannelSource, WaitError> {
+        self.inner.channel.as_deref().ok_or(WaitError::NoChannel)
+    }
+
+    /// Acks an event of this queue; hands another's over.
+    pub(crate) fn is_mine(&self, event: CompletionEvent) -> Result<(), WaitError> {
+        if event.cq() == self {
+            Ok(())
+        } else {
+            Err(WaitError::OtherQueue(event))
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! One file of the kernel's records, with what its readers share: the state that ends them, and the
+//! means to wake them. Event files and completion channels are read alike.
+//!
+//! Ground truth: `ib_uverbs_event_read` and `ib_uverbs_event_poll`. The kernel does not end the
+//! reader of an event file, neither when the device is removed nor when the command file is closed;
+//! that of a completion channel it ends with `EIO`. An eventfd of ours ends both. It must never be
+//! read: once written it wakes every reader, present and future, and each finds the reason in a flag
+//! that is never taken back. It must never keep the command file open.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno as Nix;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use uverbs_abi::session::Status;
+
+use super::EventError;
+
+/// A file of records, as its readers share it.
+#[derive(Debug)]
+pub(crate) struct EventFile {
+    file: OwnedFd,
+    wake: EventFd,
+    status: Arc<Status>,
+    stopped: AtomicBool,
+    closed: AtomicBool,
+    gone: AtomicBool,
+    /// Files that end when this one does.
+    followers: Mutex<Vec<Weak<Self>>>,
+}
+
+impl EventFile {
+    /// Takes over a file of records, which is non-blocking from here on.
+    ///
+    /// # Errors
+    /// If there is no file descriptor left for waking the readers.
+    pub(crate) fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
+        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+        fcntl(&file, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Self {
+            file,
+            wake,
+            status,
+            stopped: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            followers: Mutex::default(),
+        })
+    }
+
+    /// Takes over another file of the same context, which ends when this one does.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn follower(&self, file: OwnedFd) -> io::Result<Arc<Self>> {
+        let follower = Arc::new(Self::new(file, Arc::clone(&self.status))?);
+        if self.status.is_ours() {
+            let mut followers = self.followers();
+            followers.retain(|weak| weak.strong_count() != 0);
+            followers.push(Arc::downgrade(&follower));
+        }
+        Ok(follower)
+    }
+
+    fn followers(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Self>>> {
+        // Nothing panics while it is held.
+        self.followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Readable when there may be a record.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Readable, for good, once the readers are to end.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Whether both are files of the same open device.
+    pub(crate) fn is_of(&self, status: &Arc<Status>) -> bool {
+        Arc::ptr_eq(&self.status, status)
+    }
+
+    /// Ends all readers at once.
+    pub(crate) fn stop(&self) {
+        self.end(|file| &file.stopped);
+    }
+
+    /// The context is going away: ends all readers, here and of what follows, once they have read
+    /// what is queued.
+    pub(crate) fn close(&self) {
+        self.end_all(|file| &file.closed);
+    }
+
+    /// The device is gone: for the readers, here and of what follows, and for every call on the
+    /// context.
+    pub(crate) fn device_gone(&self) {
+        self.status.mark_gone();
+        self.end_all(|file| &file.gone);
+    }
+
+    fn end_all(&self, flag: impl Fn(&Self) -> &AtomicBool) {
+        self.end(&flag);
+        if self.status.is_ours() {
+            // Let go of before anybody is dropped: a follower's last handle may go with it.
+            let followers: Vec<_> = self.followers().iter().filter_map(Weak::upgrade).collect();
+            for follower in followers {
+                follower.end(&flag);
+            }
+        }
+    }
+
+    /// Says so to everyone who asks, and wakes everyone who waits.
+    fn end(&self, flag: impl Fn(&Self) -> &AtomicBool) {
+        // The eventfd is the parent's, too: waking its readers is not for a child to do.
+        if !self.status.is_ours() {
+            return;
+        }
+        // Release, before the wake: pairs with the Acquire loads in `check` and `ending`, so that
+        // whoever is woken finds the reason.
+        flag(self).store(true, Ordering::Release);
+        // The counter cannot be full, which is the one way for this to fail: it takes 2^64 ends.
+        let _: Result<usize, Nix> = self.wake.write(1);
+    }
+
+    /// What forbids to read at all.
+    pub(crate) fn check(&self) -> Result<(), EventError> {
+        if !self.status.is_ours() {
+            return Err(EventError::ForeignProcess);
+        }
+        // Acquire: pairs with the Release store in `end`.
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(EventError::Stopped);
+        }
+        Ok(())
+    }
+
+    /// What awaits a reader that finds nothing more to read.
+    pub(crate) fn ending(&self) -> Option<EventError> {
+        // Acquire: pairs with the Release store in `end`.
+        if self.gone.load(Ordering::Acquire) {
+            Some(EventError::DeviceGone)
+        } else if self.closed.load(Ordering::Acquire) {
+            Some(EventError::ContextClosed)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a call on the context has found the device gone.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.status.is_gone()
+    }
+
+    /// Somebody may want to know that a queue pair's state may have changed.
+    pub(super) fn note_error(&self) {
+        self.status.note_error();
+    }
+
+    /// Reads one record; gives how many bytes there were, `None` if there is nothing to read.
+    ///
+    /// # Errors
+    /// What the kernel said. A signal is none.
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<Option<usize>, Nix> {
+        loop {
+            match nix::unistd::read(&self.file, bytes) {
+                Ok(len) => return Ok(Some(len)),
+                Err(Nix::EINTR) => {}
+                Err(Nix::EAGAIN) => return Ok(None),
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Waits until there may be something to read, or the readers are being ended, or the time is
+    /// up, or a signal came.
+    pub(crate) fn poll(&self, timeout: PollTimeout) -> Result<(), EventError> {
+        let mut fds = [
+            PollFd::new(self.fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Nix::EINTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    Now,
+    At(Instant),
+    Forever,
+}
+
+impl Until {
+    /// After `timeout`; never, if that is too far to be reckoned.
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Instant::now()
+            .checked_add(timeout)
+            .map_or(Self::Forever, Self::At)
+    }
+
+    pub(super) fn is_later_than(self, instant: Instant) -> bool {
+        match self {
+            Self::Now => false,
+            Self::At(at) => at > instant,
+            Self::Forever => true,
+        }
+    }
+
+    /// For `poll()`: whole milliseconds, rounded up, so as not to be early. `None`: time is up.
+    pub(crate) fn left(self) -> Option<PollTimeout> {
+        let left = match self {
+            Self::Now => return None,
+            Self::At(at) => at.saturating_duration_since(Instant::now()),
+            Self::Forever => return Some(PollTimeout::NONE),
+        };
+        if left == Duration::ZERO {
+            return None;
+        }
+        let millis = left.as_nanos().div_ceil(1_000_000);
+        Some(PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX))
+    }
+}
