@@ -21,7 +21,7 @@ mod pingpong;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pingpong::{FILL, Options, PATIENCE, Result, check_pages, meet, message, report, show};
+use pingpong::{FILL, Options, Result, check_pages, completions, meet, message, report, show};
 use uverbs::{
     AccessFlags, CompletionQueue, Endpoint, MemoryRegion, QueuePair, Rc, RecvWr, SendWr,
     SharedReceiveQueue, Wc,
@@ -74,7 +74,7 @@ fn run() -> Result<()> {
     let context = options.open()?;
     let pd = context.alloc_pd()?;
     let depth = options.rx_depth + u32::try_from(options.num_qp)?;
-    let cq = context.create_cq(depth).build()?;
+    let cq = options.create_cq(&context, depth)?;
     let srq = pd.create_srq(options.rx_depth).build()?;
     let mut lanes = Vec::new();
     let mut local = Vec::new();
@@ -151,20 +151,10 @@ impl End<'_> {
                 self.send(lane)?;
             }
         }
-        let mut deadline = Instant::now() + PATIENCE;
         // As many as were asked for in all, whichever queue pair they went over.
         while self.received < self.options.iters || self.sent < self.options.iters {
             let mut room = [Wc::default(); 16];
-            let found = self.cq.poll(&mut room)?;
-            if found.is_empty() {
-                if Instant::now() > deadline {
-                    return Err(format!("no completion within {} s", PATIENCE.as_secs()).into());
-                }
-                std::thread::yield_now();
-                continue;
-            }
-            deadline = Instant::now() + PATIENCE;
-            for wc in found.iter() {
+            for wc in completions(&self.cq, &mut room)?.iter() {
                 let wc = wc.ok()?;
                 let lane = self
                     .lanes

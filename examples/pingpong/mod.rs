@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use uverbs::{ConnectOptions, Context, Endpoint, Gid, Mtu, PathOptions, QpNum};
+use uverbs::{
+    CompletionQueue, ConnectOptions, Context, Endpoint, Gid, Mtu, PathOptions, QpNum, Wc,
+};
 
 /// Any failure: an example says it and ends.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -34,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) iters: u32,
     /// `-l`: service level.
     pub(crate) sl: u8,
+    /// `-e`: sleeps until there are completions, instead of polling for them.
+    pub(crate) use_events: bool,
     /// `-c`: the server looks at the messages too.
     pub(crate) check: bool,
     /// `-q`: queue pairs (of the one on a shared receive queue).
@@ -56,6 +60,7 @@ impl Options {
             rx_depth: 500,
             iters: 1000,
             sl: 0,
+            use_events: false,
             check: false,
             num_qp: 16,
             tcp_port: 18515,
@@ -81,6 +86,7 @@ impl Options {
                 "-r" | "--rx-depth" => options.rx_depth = value()?.parse()?,
                 "-n" | "--iters" => options.iters = value()?.parse()?,
                 "-l" | "--sl" => options.sl = value()?.parse()?,
+                "-e" | "--events" => options.use_events = true,
                 "-c" | "--chk" => options.check = true,
                 "-q" | "--num-qp" => options.num_qp = value()?.parse()?,
                 "-p" | "--port" => options.tcp_port = value()?.parse()?,
@@ -111,6 +117,15 @@ impl Options {
         Ok(Context::open(&name)?)
     }
 
+    /// A completion queue, with `-e` on a channel of its own.
+    pub(crate) fn create_cq(&self, context: &Context, depth: u32) -> Result<CompletionQueue> {
+        if !self.use_events {
+            return Ok(context.create_cq(depth).build()?);
+        }
+        let channel = context.create_completion_channel()?;
+        Ok(context.create_cq(depth).channel(&channel, 0).build()?)
+    }
+
     /// Where this end is to be reached.
     pub(crate) fn path(&self, context: &Context) -> Result<PathOptions> {
         let mut path = PathOptions {
@@ -134,6 +149,26 @@ impl Options {
             ..ConnectOptions::default()
         }
     }
+}
+
+/// Waits for completions: asleep if the queue has a channel, and else by polling.
+pub(crate) fn completions<'b>(cq: &CompletionQueue, room: &'b mut [Wc]) -> Result<&'b mut [Wc]> {
+    let deadline = Instant::now() + PATIENCE;
+    let found = if cq.channel().is_some() {
+        cq.wait_timeout(room, PATIENCE)?.len()
+    } else {
+        loop {
+            let found = cq.poll(room)?.len();
+            if found != 0 || Instant::now() > deadline {
+                break found;
+            }
+            std::thread::yield_now();
+        }
+    };
+    if found == 0 {
+        return Err(format!("no completion within {} s", PATIENCE.as_secs()).into());
+    }
+    Ok(&mut room[..found])
 }
 
 fn mtu(text: &str) -> Result<Mtu> {
