@@ -10,6 +10,7 @@ mod cq;
 mod device;
 mod drops;
 mod events;
+mod injected;
 mod mr;
 pub mod pair;
 mod process;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<&'static Case> {
         rc_remote::CASES,
         rc_flush::CASES,
         events::CASES,
+        injected::CASES,
         process::CASES,
         drops::CASES,
     ]
@@ -67,6 +69,8 @@ pub struct Case {
     pub fresh_boot: bool,
     /// Kernels on which it is known to fail for the kernel's own reasons.
     pub known_bad: Option<KnownBad>,
+    /// Whether it loads the test modules, which the set-up builds.
+    pub modules: bool,
 }
 
 impl Case {
@@ -78,6 +82,7 @@ impl Case {
             limit: Duration::from_secs(60),
             fresh_boot: false,
             known_bad: None,
+            modules: false,
         }
     }
 
@@ -90,6 +95,13 @@ impl Case {
     /// Gives it a boot of its own.
     pub const fn fresh_boot(mut self) -> Self {
         self.fresh_boot = true;
+        self
+    }
+
+    /// Says that it loads the test modules (`guest::injector`). Where the set-up could not build
+    /// them it is ignored with the reason; where the guest is required it fails.
+    pub const fn with_modules(mut self) -> Self {
+        self.modules = true;
         self
     }
 

@@ -17,7 +17,7 @@ use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 
 use super::run::{self, Port};
-use super::{modules, net, rdma};
+use super::{injector, modules, net, rdma};
 use crate::protocol::{Job, PORT_NAME, ToGuest, ToHost};
 
 /// The list of modules that bring the port.
@@ -63,7 +63,10 @@ fn machine() -> io::Result<()> {
     port.tell(&ToHost::Ready);
     while let Ok(Order::Run(job, stdin)) = orders.recv() {
         // What a job before this one took down or deleted comes back first.
-        if let Err(e) = net::ensure_wire().and_then(|()| rdma::ensure_devices()) {
+        if let Err(e) = injector::unload()
+            .and_then(|()| net::ensure_wire())
+            .and_then(|()| rdma::ensure_devices())
+        {
             port.tell(&ToHost::Stderr(
                 format!("the guest's network: {e}\n").into_bytes(),
             ));

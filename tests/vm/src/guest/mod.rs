@@ -5,6 +5,7 @@
 
 pub mod case;
 pub mod init;
+pub mod injector;
 pub mod kmsg;
 pub mod modules;
 pub mod net;

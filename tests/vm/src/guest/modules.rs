@@ -2,14 +2,18 @@
 //!
 //! Must never guess: a module that does not load stops the set-up and is named.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 
 use nix::errno::Errno;
-use nix::kmod::{ModuleInitFlags, finit_module};
+use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
 
 /// The folder in the initramfs that holds the modules and the list `order`.
 pub const FOLDER: &str = "/modules";
+
+/// The folder in the initramfs that holds the modules which only some cases load.
+pub const TEST_FOLDER: &str = "/modules/test";
 
 /// Prefix in the list of a module that speeds something up or is asked for softly: if it does not
 /// load, all goes on.
@@ -26,7 +30,7 @@ pub fn load(list: &str) -> io::Result<()> {
             Some(file) => (file, true),
             None => (line, false),
         };
-        match load_one(file) {
+        match load_file(&format!("{FOLDER}/{file}")) {
             Err(e) if !optional => {
                 return Err(io::Error::new(
                     e.kind(),
@@ -39,8 +43,26 @@ pub fn load(list: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn load_one(file: &str) -> io::Result<()> {
-    let opened = File::open(format!("{FOLDER}/{file}"))?;
+/// Loads one of the test modules; it may be loaded already.
+pub fn load_test(name: &str) -> io::Result<()> {
+    load_file(&format!("{TEST_FOLDER}/{name}.ko"))
+        .map_err(|e| io::Error::new(e.kind(), format!("loading the test module {name}: {e}")))
+}
+
+/// Takes a module out again, if it is loaded.
+pub fn unload(name: &str) -> io::Result<()> {
+    let text = CString::new(name)?;
+    match delete_module(&text, DeleteModuleFlags::O_NONBLOCK) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(e) => Err(io::Error::new(
+            io::Error::from(e).kind(),
+            format!("unloading {name}: {e}"),
+        )),
+    }
+}
+
+fn load_file(file: &str) -> io::Result<()> {
+    let opened = File::open(file)?;
     let flags = if file.ends_with(".ko") { 0 } else { COMPRESSED };
     match finit_module(opened, c"", ModuleInitFlags::from_bits_retain(flags)) {
         Ok(()) | Err(Errno::EEXIST) => Ok(()),

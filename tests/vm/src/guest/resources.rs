@@ -1,18 +1,20 @@
 //! What is there: the kernel's own count of RDMA objects, and this process's descriptors and
 //! mappings. For cases that must show that nothing is left behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 
 use nix::sys::socket::SockProtocol;
 
-use super::netlink::{Message, Socket, attributes};
+use super::netlink::{DUMP, Message, Socket, attributes};
 use super::rdma::device_index;
 
 /// `RDMA_NL_NLDEV << 10 | RDMA_NLDEV_CMD_RES_GET`.
 const RES_GET: u16 = (5 << 10) | 9;
 const DEV_INDEX: u16 = 1;
+/// The process that an object belongs to; objects of the kernel's own have none.
+const RES_PID: u16 = 28;
 const SUMMARY: u16 = 15;
 const ENTRY: u16 = 16;
 const ENTRY_NAME: u16 = 17;
@@ -49,6 +51,47 @@ pub fn kernel_objects(device: &str) -> io::Result<BTreeMap<String, u64>> {
         ));
     }
     Ok(counts)
+}
+
+/// What of this process the kernel's resource tracking has numbers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tracked {
+    /// Completion queues.
+    Cq,
+    /// Shared receive queues.
+    Srq,
+}
+
+/// The numbers under which the kernel tracks this process's objects of a kind on a device.
+pub fn tracked(device: &str, kind: Tracked) -> io::Result<BTreeSet<u32>> {
+    // The command that lists them, the table, its entries, and the number in an entry.
+    let (command, table, entry, number) = match kind {
+        Tracked::Cq => (12, 35, 36, 61),
+        Tracked::Srq => (23, 88, 89, 90),
+    };
+    let index = device_index(device)?.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no device is called {device}"),
+        )
+    })?;
+    let request = Message::new((5 << 10) | command, DUMP).number(DEV_INDEX, index);
+    let mut numbers = BTreeSet::new();
+    for answer in Socket::open(SockProtocol::NetlinkRDMA)?.ask(request)? {
+        for entry in nested(&answer, table).flat_map(|table| nested(table, entry)) {
+            let word = |kind| {
+                nested(entry, kind)
+                    .next()?
+                    .try_into()
+                    .ok()
+                    .map(u32::from_ne_bytes)
+            };
+            if word(RES_PID) == Some(std::process::id()) {
+                numbers.extend(word(number));
+            }
+        }
+    }
+    Ok(numbers)
 }
 
 fn nested(payload: &[u8], wanted: u16) -> impl Iterator<Item = &[u8]> {

@@ -102,6 +102,19 @@ impl Apt {
         Ok(packages::parse(&String::from_utf8_lossy(&out)))
     }
 
+    /// These packages and all that they cannot be without, as apt itself works it out for a system
+    /// that has nothing installed.
+    pub fn closure(&self, index: &[Package], names: &[&str]) -> Result<Vec<Package>, Problem> {
+        let out = process::quietly(
+            self.command("apt-get")
+                .args(["-q", "--simulate", "--no-install-recommends", "install"])
+                .args(["-o", "Debug::NoLocking=true"])
+                .args(names),
+            "working out what a package needs",
+        )?;
+        Ok(packages::simulated(&String::from_utf8_lossy(&out), index))
+    }
+
     /// Downloads packages and unpacks them into a folder, which appears whole or not at all.
     pub fn unpack(&self, wanted: &[&Package], into: &Path) -> Result<(), Problem> {
         let store = self.folder.join("download");
@@ -112,7 +125,11 @@ impl Apt {
             .map(|p| format!("{}={}", p.name, p.version))
             .collect();
         let size = wanted.iter().map(|p| p.size).sum::<u64>() / 1_000_000;
-        let step = Step::start(format!("downloading {} ({size} MB)", names.join(" ")));
+        let what = match names.len() {
+            0..=8 => names.join(" "),
+            many => format!("{many} packages"),
+        };
+        let step = Step::start(format!("downloading {what} ({size} MB)"));
         process::quietly(
             self.command("apt-get")
                 .args(["-q", "download"])

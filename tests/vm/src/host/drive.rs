@@ -2,19 +2,22 @@
 //!
 //! Must never lose a case: each given one gets exactly one report, whatever happens to the guest.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use super::build;
 use super::cache::{Cache, RunFolder};
-use super::cpio::Tree;
+use super::cpio::{Entry, Tree};
 use super::initrd;
 use super::kernel::Kernel;
 use super::qemu::Machine;
-use super::report::{Problem, say};
+use super::report::{Doing, Problem, say};
 use super::session::{Guest, Next};
 use crate::cases::{Case, Report};
 use crate::guest::kmsg::is_complaint;
+use crate::guest::modules::TEST_FOLDER;
 use crate::guest::{CASE_ARG, parse_release};
 use crate::protocol::{Job, ToGuest, ToHost};
 
@@ -32,6 +35,8 @@ pub struct Plan {
     pub cache: Cache,
     /// The kernel.
     pub kernel: Kernel,
+    /// The test modules, or why there are none.
+    pub modules: Result<Vec<PathBuf>, Problem>,
 }
 
 /// The cases, and where their reports go.
@@ -90,7 +95,14 @@ fn prepare(plan: &Plan) -> Result<(Machine, RunFolder), Problem> {
     let guest = build::guest_program(true)?;
     let folder = plan.cache.run_folder()?;
     let initrd = folder.at("initrd");
-    initrd::write(&initrd, &guest, &plan.kernel, false, Tree::default())?;
+    let mut tree = Tree::default();
+    for module in plan.modules.iter().flatten() {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        let content = fs::read(module).doing(|| format!("reading {}", module.display()))?;
+        let place = format!("{TEST_FOLDER}/{name}");
+        tree.put(&place, Entry::File(content, false));
+    }
+    initrd::write(&initrd, &guest, &plan.kernel, false, tree)?;
     let machine = Machine {
         kernel: plan.kernel.clone(),
         initrd,

@@ -35,8 +35,9 @@ const SETUP: &str = "\
 cargo vm setup [--kernel LINE,…] [--refresh]
 
 prepares: adds the compiler's musl target, installs qemu-system-x86 where it is missing (as root on
-a Debian-like system; elsewhere it says what to do), and unpacks kernels into the cache. nothing
-else of the system is changed. the second time it does nothing.
+a Debian-like system; elsewhere it says what to do), unpacks kernels into the cache, and builds the
+test-only kernel modules there. nothing else of the system is changed. the second time it does
+nothing.
 
   --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest
   --refresh         look for newer kernels of these lines

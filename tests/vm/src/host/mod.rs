@@ -3,6 +3,7 @@
 pub mod accel;
 pub mod apt;
 pub mod build;
+pub mod builder;
 pub mod cache;
 pub mod cli;
 pub mod cpio;
@@ -17,6 +18,7 @@ pub mod kmods;
 pub mod layers;
 pub mod libs;
 pub mod mirrors;
+pub mod modules;
 pub mod options;
 pub mod packages;
 pub mod payload;

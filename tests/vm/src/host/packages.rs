@@ -75,6 +75,40 @@ pub fn named<'a>(all: &'a [Package], name: &str) -> Option<&'a Package> {
         .max_by(|a, b| compare(&a.version, &b.version))
 }
 
+/// The packages that a simulated run of apt-get would install: lines `Inst NAME (VERSION …`.
+pub fn simulated(said: &str, index: &[Package]) -> Vec<Package> {
+    said.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+            let version = rest.split([' ', ')']).next()?;
+            let same = |p: &&Package| p.name == name && p.version == version;
+            Some(Package {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                size: index.iter().find(same).map_or(0, |p| p.size),
+            })
+        })
+        .collect()
+}
+
+/// The packages that a module for this kernel is built with: its own headers, those that all
+/// flavours share, and the build's tools. `None` if the index has not all three.
+pub fn kernel_headers<'a>(all: &'a [Package], release: &str) -> Option<[&'a Package; 3]> {
+    let abi = release.strip_suffix("-amd64")?;
+    let own = named(all, &format!("linux-headers-{release}"))?;
+    let common = named(all, &format!("linux-headers-{abi}-common"))?;
+    // The tools of older lines are named after the line.
+    let line = own
+        .version
+        .splitn(3, '.')
+        .take(2)
+        .collect::<Vec<_>>()
+        .join(".");
+    let tools = named(all, &format!("linux-kbuild-{abi}"))
+        .or_else(|| named(all, &format!("linux-kbuild-{line}")))?;
+    Some([own, common, tools])
+}
+
 /// `6.12.117+deb12` of `linux-image-6.12.117+deb12-amd64`; `None` for flavours and meta packages.
 fn kernel_abi(name: &str) -> Option<&str> {
     let abi = name.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
@@ -210,6 +244,52 @@ Version: 1:1.35.0-4+deb12u1+b1
             ["binary", "modules", "base"].map(|k| format!("linux-{k}-7.3.4+deb13-amd64"))
         );
         assert!(names("5.10").is_empty());
+    }
+
+    #[test]
+    fn headers_of_a_kernel() {
+        let all = parse(
+            "Package: linux-headers-6.1.0-57-amd64\nVersion: 6.1.192-3\n\n\
+             Package: linux-headers-6.1.0-57-common\nVersion: 6.1.192-3\n\n\
+             Package: linux-kbuild-6.1\nVersion: 6.1.192-3\n\n\
+             Package: linux-headers-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\n\n\
+             Package: linux-headers-7.3.4+deb13-common\nVersion: 7.3.4-1~bpo13+1\n\n\
+             Package: linux-kbuild-7.3.4+deb13\nVersion: 7.3.4-1~bpo13+1\n",
+        );
+        let names =
+            |release| kernel_headers(&all, release).map(|three| three.map(|p| p.name.as_str()));
+        assert_eq!(
+            names("6.1.0-57-amd64").map(|n| n[2]),
+            Some("linux-kbuild-6.1")
+        );
+        assert_eq!(
+            names("7.3.4+deb13-amd64"),
+            Some([
+                "linux-headers-7.3.4+deb13-amd64",
+                "linux-headers-7.3.4+deb13-common",
+                "linux-kbuild-7.3.4+deb13"
+            ])
+        );
+        assert_eq!(names("6.1.0-58-amd64"), None);
+        assert_eq!(names("6.1.0-57"), None);
+    }
+
+    #[test]
+    fn what_apt_would_install() {
+        let index = parse("Package: make\nVersion: 4.4.1-2\nSize: 463272\n");
+        let said = "NOTE: only a simulation\nInst gcc (4:14.2.0-1 Debian:13.8/stable [amd64]) []\n\
+                    Inst make (4.4.1-2 Debian:13.8/stable [amd64])\nConf make (4.4.1-2)\nInst x\n";
+        let got: Vec<_> = simulated(said, &index)
+            .into_iter()
+            .map(|p| (p.name, p.version, p.size))
+            .collect();
+        assert_eq!(
+            got,
+            [
+                ("gcc".to_owned(), "4:14.2.0-1".to_owned(), 0),
+                ("make".to_owned(), "4.4.1-2".to_owned(), 463_272)
+            ]
+        );
     }
 
     #[test]

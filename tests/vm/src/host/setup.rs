@@ -15,6 +15,7 @@ use super::build::{GLIBC, MUSL, has_target};
 use super::cache::Cache;
 use super::headers;
 use super::kernel::Kernel;
+use super::modules;
 use super::packages::{self, Package};
 use super::process::{self, quietly};
 use super::qemu;
@@ -24,12 +25,12 @@ use super::report::{Doing, Problem, Step, say};
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 
 /// Makes sure that everything is there for these lines of kernels.
-/// The headers are for one test; nothing in the guest needs them.
+/// `for_tests`: also what only tests need, the kernels' headers and the test modules.
 pub fn ensure(
     cache: &Cache,
     lines: &[String],
     refresh: bool,
-    with_headers: bool,
+    for_tests: bool,
 ) -> Result<(), Problem> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(Problem::new(format!(
@@ -45,7 +46,7 @@ pub fn ensure(
         && qemu::find().is_ok()
         && has_busybox(cache)
         && !lines.iter().any(|l| missing(&l))
-        && (!with_headers || headers::settled(cache))
+        && (!for_tests || (headers::settled(cache) && modules::settled(cache, lines)))
     {
         return Ok(());
     }
@@ -53,12 +54,13 @@ pub fn ensure(
     target()?;
     emulator()?;
     // Another set-up may have done it while this one waited for the lock.
-    let lines: Vec<&String> = lines.iter().filter(missing).collect();
-    if !lines.is_empty() || !has_busybox(cache) {
-        fetch(cache, &lines)?;
+    let wanted: Vec<&String> = lines.iter().filter(missing).collect();
+    if !wanted.is_empty() || !has_busybox(cache) {
+        fetch(cache, &wanted)?;
     }
-    if with_headers {
+    if for_tests {
         headers::ensure(cache, refresh);
+        modules::ensure(cache, lines, refresh);
     }
     Ok(())
 }
@@ -150,7 +152,7 @@ fn has_busybox(cache: &Cache) -> bool {
 }
 
 /// Suites that are looked through for a line, in turn, until one has it.
-fn suites(line: &str) -> &'static [&'static [&'static str]] {
+pub(super) fn suites(line: &str) -> &'static [&'static [&'static str]] {
     match line {
         "newest" => &[&["trixie-backports"]],
         _ => &[

@@ -16,6 +16,7 @@ use super::cache::Cache;
 use super::drive::{self, Given, Plan};
 use super::expected::Expected;
 use super::kernel;
+use super::modules;
 use super::qemu;
 use super::report::{Problem, say};
 use crate::cases::{self, Case, Report};
@@ -63,7 +64,8 @@ pub fn main() -> ExitCode {
             return ExitCode::from(REQUIRED);
         }
     };
-    let conclusion = libtest_mimic::run(&args, trials(&args, plan, &expected));
+    let required = mode == "require";
+    let conclusion = libtest_mimic::run(&args, trials(&args, plan, &expected, required));
     let _ = io::stdout().flush();
     conclusion.exit_code()
 }
@@ -79,7 +81,12 @@ fn prerequisites() -> Result<Plan, Problem> {
             build::MUSL
         )));
     }
-    Ok(Plan { cache, kernel })
+    let modules = modules::find(&cache, &kernel);
+    Ok(Plan {
+        cache,
+        kernel,
+        modules,
+    })
 }
 
 fn names() -> impl Iterator<Item = (&'static str, Option<&'static Case>)> {
@@ -116,11 +123,25 @@ impl Launch {
     }
 }
 
-fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>) -> Vec<Trial> {
+/// What a case is that needs the test modules where there are none.
+fn without_modules(name: &str, why: &Problem, required: bool) -> Trial {
+    let why = why.to_string();
+    trial(name, move || match required {
+        true => Err(Failed::from(why)),
+        false => Ok(Completion::ignored_with(why)),
+    })
+}
+
+fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>, required: bool) -> Vec<Trial> {
     let selected = |name: &str| !args.is_filtered_out(&trial(name, || Ok(Completion::Completed)));
     let mut given = Given::default();
     let mut waiting: Vec<(&'static str, Receiver<Report>)> = Vec::new();
+    let mut all: Vec<Trial> = Vec::new();
     for (name, case) in names().filter(|(name, _)| selected(name)) {
+        if let (Err(why), Some(Case { modules: true, .. })) = (&plan.modules, case) {
+            all.push(without_modules(name, why, required));
+            continue;
+        }
         let (to, from): (Sender<Report>, _) = mpsc::channel();
         waiting.push((name, from));
         match case {
@@ -130,24 +151,22 @@ fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>) -> Vec<Trial> 
     }
     let kernel = parse_release(&plan.kernel.release);
     let launch = Arc::new(Launch(Mutex::new(Some((plan, given)))));
-    waiting
-        .into_iter()
-        .map(|(name, from)| {
-            let (launch, expected) = (Arc::clone(&launch), Arc::clone(expected));
-            trial(name, move || {
-                launch.start();
-                let report = from
-                    .recv()
-                    .map(|report| expected.judge(name, kernel, report));
-                match report {
-                    Ok(Report::Passed) => Ok(Completion::Completed),
-                    Ok(Report::Ignored(why)) => Ok(Completion::ignored_with(why)),
-                    Ok(Report::Failed(how)) => Err(Failed::from(how)),
-                    Err(_) => Err(Failed::from(
-                        "the harness ended before this test had a result",
-                    )),
-                }
-            })
+    all.extend(waiting.into_iter().map(|(name, from)| {
+        let (launch, expected) = (Arc::clone(&launch), Arc::clone(expected));
+        trial(name, move || {
+            launch.start();
+            let report = from
+                .recv()
+                .map(|report| expected.judge(name, kernel, report));
+            match report {
+                Ok(Report::Passed) => Ok(Completion::Completed),
+                Ok(Report::Ignored(why)) => Ok(Completion::ignored_with(why)),
+                Ok(Report::Failed(how)) => Err(Failed::from(how)),
+                Err(_) => Err(Failed::from(
+                    "the harness ended before this test had a result",
+                )),
+            }
         })
-        .collect()
+    }));
+    all
 }
