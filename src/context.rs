@@ -19,7 +19,7 @@ use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
 use crate::device::{self, Device, UVERBS_ABI};
 use crate::error::{AllocPdError, CreateError, OpenError, QueryError};
-use crate::event::{AsyncEvents, EventSource};
+use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
 use crate::open;
 use crate::pd::ProtectionDomain;
@@ -354,11 +354,30 @@ impl Context {
         CompletionChannel::create(self)
     }
 
-    /// A reader of this device's asynchronous events. All readers of a context share one queue:
-    /// each event goes to exactly one of them.
+    /// A reader of the context's own queue of asynchronous events, to which all objects send theirs
+    /// that name no other. All its readers share the queue: each event goes to exactly one of them.
     #[must_use]
     pub fn events(&self) -> AsyncEvents {
         AsyncEvents::new(Arc::clone(&self.inner.events))
+    }
+
+    /// Makes one more queue of asynchronous events, for the objects that are told to send theirs
+    /// there ([`CompletionQueueBuilder::events`] and its like): so that a part of a program can have
+    /// the events of its own objects and no others. The context's own queue does not see those.
+    ///
+    /// Events about ports and the device come to every queue, a copy to each. When the last reader
+    /// of the queue is dropped, the queue goes with it; its objects are used and destroyed as before,
+    /// and their events are lost from then on. The kernel throws away what was unread.
+    ///
+    /// # Errors
+    /// [`EventQueueError`].
+    pub fn event_queue(&self) -> Result<AsyncEvents, EventQueueError> {
+        let file = verbs::context::alloc_async_events(self.session())?;
+        let source = self
+            .event_source()
+            .another(file)
+            .map_err(EventQueueError::Wait)?;
+        Ok(AsyncEvents::new(Arc::new(source)))
     }
 
     /// Bytes of registered buffers that had to be leaked, since the kernel refused to end the

@@ -1,5 +1,6 @@
 //! Completion queues.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,9 +13,10 @@ use uverbs_providers::wc::Wc;
 use crate::channel::{ChannelSource, CompletionChannel};
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
-use crate::event::{Counts, Registration, Reported, Sort, WeakObject};
+use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
 use crate::teardown::{self, Teardown};
+use crate::user_data::UserData;
 
 const NAME: &str = "completion queue";
 
@@ -35,18 +37,21 @@ pub(crate) struct CqInner {
     pub(crate) ops: Box<dyn CqOps>,
     pub(crate) gate: Gate,
     registration: Registration,
+    user_data: UserData,
     pub(crate) channel: Option<Arc<ChannelSource>>,
     context: Context,
 }
 
 /// Settings of a completion queue that is to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing is made before `build`"]
 pub struct CompletionQueueBuilder<'c> {
     context: &'c Context,
     depth: u32,
     vector: u32,
     channel: Option<&'c CompletionChannel>,
+    events: Option<&'c AsyncEvents>,
+    user_data: UserData,
 }
 
 impl<'c> CompletionQueueBuilder<'c> {
@@ -56,6 +61,8 @@ impl<'c> CompletionQueueBuilder<'c> {
             depth,
             vector: 0,
             channel: None,
+            events: None,
+            user_data: UserData::NONE,
         }
     }
 
@@ -72,6 +79,24 @@ impl<'c> CompletionQueueBuilder<'c> {
     pub const fn channel(mut self, channel: &'c CompletionChannel, vector: u32) -> Self {
         self.channel = Some(channel);
         self.vector = vector;
+        self
+    }
+
+    /// Sends its asynchronous events to this queue instead of the context's own; see
+    /// [`Context::event_queue`](crate::Context::event_queue).
+    pub const fn events(mut self, queue: &'c AsyncEvents) -> Self {
+        self.events = Some(queue);
+        self
+    }
+
+    /// Attaches a value to it, of any type, which every handle gives back, those in its events
+    /// included: what the `context` pointer of a verbs object is in C.
+    ///
+    /// To share the value, attach an `Arc`. A value that keeps a handle of this very object keeps it
+    /// for ever; let it hold what it needs to find one.
+    #[doc(alias = "cq_context")]
+    pub fn user_data<D: Any + Send + Sync>(mut self, data: D) -> Self {
+        self.user_data = UserData::new(data);
         self
     }
 
@@ -100,7 +125,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 what: "completion channel",
             }));
         }
-        let source = self.context.event_source();
+        let source = teardown::event_source(self.context, self.events).map_err(error)?;
         let reservation = source.ledger().reserve();
         let spec = CqSpec {
             depth: self.depth,
@@ -132,6 +157,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 ops,
                 gate: Gate::default(),
                 registration,
+                user_data: self.user_data,
                 channel: channel.cloned(),
                 context: self.context.clone(),
             });
@@ -214,6 +240,12 @@ impl CompletionQueue {
     #[must_use]
     pub fn completion_event_counts(&self) -> Counts {
         self.inner.registration.counts_of(Sort::Completion)
+    }
+
+    /// The value that was attached when it was made, if there is one and it is of type `D`.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.inner.user_data.get()
     }
 
     /// How many asynchronous events about it have been handed out, and how many acked.

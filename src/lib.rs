@@ -144,6 +144,7 @@ mod pd;
 mod qp;
 mod srq;
 mod teardown;
+mod user_data;
 mod wq;
 
 pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};

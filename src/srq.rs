@@ -1,5 +1,6 @@
 //! Shared receive queues.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,10 +12,11 @@ use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
-use crate::event::{Counts, Registration, Reported, WeakObject};
+use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::teardown::{self, Teardown};
+use crate::user_data::UserData;
 
 const NAME: &str = "shared receive queue";
 
@@ -33,6 +35,7 @@ pub(crate) struct SrqInner {
     pub(crate) ops: Box<dyn SrqOps>,
     pub(crate) gate: Gate,
     registration: Registration,
+    user_data: UserData,
     pub(crate) pd: ProtectionDomain,
 }
 
@@ -50,12 +53,14 @@ pub struct SrqAttr {
 }
 
 /// Settings of a shared receive queue that is to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing is made before `build`"]
 pub struct SharedReceiveQueueBuilder<'p> {
     pd: &'p ProtectionDomain,
     max_wr: u32,
     max_sge: u32,
+    events: Option<&'p AsyncEvents>,
+    user_data: UserData,
 }
 
 impl ProtectionDomain {
@@ -67,14 +72,34 @@ impl ProtectionDomain {
             pd: self,
             max_wr,
             max_sge: 1,
+            events: None,
+            user_data: UserData::NONE,
         }
     }
 }
 
-impl SharedReceiveQueueBuilder<'_> {
+impl<'p> SharedReceiveQueueBuilder<'p> {
     /// Scatter/gather elements of one request.
     pub const fn max_sge(mut self, max_sge: u32) -> Self {
         self.max_sge = max_sge;
+        self
+    }
+
+    /// Sends its asynchronous events to this queue instead of the context's own; see
+    /// [`Context::event_queue`](crate::Context::event_queue).
+    pub const fn events(mut self, queue: &'p AsyncEvents) -> Self {
+        self.events = Some(queue);
+        self
+    }
+
+    /// Attaches a value to it, of any type, which every handle gives back, those in its events
+    /// included: what the `context` pointer of a verbs object is in C.
+    ///
+    /// To share the value, attach an `Arc`. A value that keeps a handle of this very object keeps it
+    /// for ever; let it hold what it needs to find one.
+    #[doc(alias = "srq_context")]
+    pub fn user_data<D: Any + Send + Sync>(mut self, data: D) -> Self {
+        self.user_data = UserData::new(data);
         self
     }
 
@@ -98,7 +123,7 @@ impl SharedReceiveQueueBuilder<'_> {
             .session()
             .check("SRQ_CREATE")
             .map_err(|refusal| error(CreateErrorCause::Refused(refusal.into())))?;
-        let source = context.event_source();
+        let source = teardown::event_source(context, self.events).map_err(error)?;
         let reservation = source.ledger().reserve();
         let spec = SrqSpec {
             pd: self.pd.inner.handle,
@@ -127,6 +152,7 @@ impl SharedReceiveQueueBuilder<'_> {
                 ops,
                 gate: Gate::default(),
                 registration,
+                user_data: self.user_data,
                 pd: self.pd.clone(),
             });
             let object = WeakObject::Srq(WeakSharedReceiveQueue(Arc::downgrade(&inner)));
@@ -188,6 +214,12 @@ impl SharedReceiveQueue {
             max_sge: attr.max_sge,
             limit: attr.srq_limit,
         })
+    }
+
+    /// The value that was attached when it was made, if there is one and it is of type `D`.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.inner.user_data.get()
     }
 
     /// How many asynchronous events about it have been handed out, and how many acked.

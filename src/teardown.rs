@@ -14,7 +14,9 @@ use uverbs_providers::error::CloseError;
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{CreateErrorCause, DestroyError, DestroyErrorCause, ObjectError};
-use crate::event::{ClosePolicy, Refused, Registration, Reported, Settling, WeakObject};
+use crate::event::{
+    AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
+};
 use crate::gate::{Gate, Pass};
 
 /// An object that the kernel counts events for.
@@ -135,6 +137,20 @@ pub(crate) fn provider(context: &Context) -> Result<&'static dyn Provider, Creat
             driver: DriverId::from_raw(context.session().driver()),
             abi: context.driver_abi(),
         })
+}
+
+/// Where the events of an object are to go: to the queue that was chosen, or to the context's own.
+pub(crate) fn event_source<'a>(
+    context: &'a Context,
+    chosen: Option<&'a AsyncEvents>,
+) -> Result<&'a EventSource, CreateErrorCause> {
+    match chosen.map(AsyncEvents::source) {
+        None => Ok(context.event_source()),
+        Some(source) if source.file().is_of(context.session().status()) => Ok(source),
+        Some(_) => Err(CreateErrorCause::OtherContext {
+            what: "event queue",
+        }),
+    }
 }
 
 /// After a refusal: which of the sizes asked for are above the device's limits. Never fails, since

@@ -1,5 +1,6 @@
 //! Work queues.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,10 +12,11 @@ use uverbs_providers::types::WqNum;
 
 use crate::cq::CompletionQueue;
 use crate::error::{CreateError, CreateErrorCause, DestroyError};
-use crate::event::{Counts, Registration, Reported, WeakObject};
+use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::teardown::{self, Teardown};
+use crate::user_data::UserData;
 
 const NAME: &str = "work queue";
 
@@ -38,6 +40,7 @@ struct WqInner {
     ops: Box<dyn WqOps>,
     gate: Gate,
     registration: Registration,
+    user_data: UserData,
     cq: CompletionQueue,
     pd: ProtectionDomain,
 }
@@ -50,6 +53,8 @@ pub struct WorkQueueBuilder<'p> {
     cq: &'p CompletionQueue,
     max_wr: u32,
     max_sge: u32,
+    events: Option<&'p AsyncEvents>,
+    user_data: UserData,
 }
 
 impl ProtectionDomain {
@@ -66,14 +71,34 @@ impl ProtectionDomain {
             cq,
             max_wr,
             max_sge: 1,
+            events: None,
+            user_data: UserData::NONE,
         }
     }
 }
 
-impl WorkQueueBuilder<'_> {
+impl<'p> WorkQueueBuilder<'p> {
     /// Scatter/gather elements of one request.
     pub const fn max_sge(mut self, max_sge: u32) -> Self {
         self.max_sge = max_sge;
+        self
+    }
+
+    /// Sends its asynchronous events to this queue instead of the context's own; see
+    /// [`Context::event_queue`](crate::Context::event_queue).
+    pub const fn events(mut self, queue: &'p AsyncEvents) -> Self {
+        self.events = Some(queue);
+        self
+    }
+
+    /// Attaches a value to it, of any type, which every handle gives back, those in its events
+    /// included: what the `context` pointer of a verbs object is in C.
+    ///
+    /// To share the value, attach an `Arc`. A value that keeps a handle of this very object keeps it
+    /// for ever; let it hold what it needs to find one.
+    #[doc(alias = "wq_context")]
+    pub fn user_data<D: Any + Send + Sync>(mut self, data: D) -> Self {
+        self.user_data = UserData::new(data);
         self
     }
 
@@ -108,7 +133,7 @@ impl WorkQueueBuilder<'_> {
         let _cq = gate
             .enter()
             .ok_or_else(|| error(CreateErrorCause::Destroyed { what }))?;
-        let source = context.event_source();
+        let source = teardown::event_source(context, self.events).map_err(error)?;
         let reservation = source.ledger().reserve();
         let spec = WqSpec {
             pd: self.pd.inner.handle,
@@ -126,6 +151,7 @@ impl WorkQueueBuilder<'_> {
                 ops,
                 gate: Gate::default(),
                 registration,
+                user_data: self.user_data,
                 cq: self.cq.clone(),
                 pd: self.pd.clone(),
             });
@@ -171,6 +197,12 @@ impl WorkQueue {
     #[must_use]
     pub fn pd(&self) -> &ProtectionDomain {
         &self.inner.pd
+    }
+
+    /// The value that was attached when it was made, if there is one and it is of type `D`.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.inner.user_data.get()
     }
 
     /// How many asynchronous events about it have been handed out, and how many acked.

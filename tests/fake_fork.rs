@@ -6,6 +6,9 @@
 
 mod support;
 
+use std::thread;
+use std::time::Duration;
+
 use support::{Pair, pair};
 use uverbs::event::EventError;
 use uverbs::{
@@ -28,10 +31,70 @@ fn child(pair: Pair) -> bool {
     ));
     let query = a.context.query_port(1).unwrap_err();
     check(query.0.cause == Cause::ForeignProcess);
+    let queue = a.context.event_queue().unwrap_err();
+    check(queue.to_string().contains("inherited through fork()"));
     let destroyed = a.qp.clone().destroy().unwrap_err().to_string();
     check(destroyed.contains("inherited through fork()"));
     drop((a, b));
     right
+}
+
+/// Gives a copy of everything to a forked child; `child` must find what it should there. Gives the
+/// parent's back.
+fn in_child<T>(things: T, child: impl FnOnce(T) -> bool) -> T {
+    // SAFETY: the child runs code of this test's own, takes no lock that a thread of the parent
+    // could have held (the test harness and the readers only wait), and ends by `_exit`.
+    let id = unsafe { libc::fork() };
+    assert!(id >= 0);
+    if id == 0 {
+        let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(things)));
+        // SAFETY: ends the child at once, running nothing of the parent's.
+        unsafe { libc::_exit(i32::from(!matches!(right, Ok(true)))) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable; the child is ours and waited for once.
+    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
+    assert_eq!(status, 0, "the child found something else");
+    things
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_child_that_drops_everything_does_not_disturb_readers_that_wait_nor_acks() {
+    let pair = pair();
+    let device = pair.a.device.clone();
+    let queue = pair.a.context.event_queue().unwrap();
+    let cq = pair.a.context.create_cq(4).events(&queue).build().unwrap();
+    let events = pair.a.context.events();
+    assert!(device.raise_cq(&cq, AsyncEventKind::CqErr));
+    let held = queue.try_next().unwrap().unwrap();
+    // Both queues have a reader that waits.
+    let limit = Duration::from_secs(20);
+    let waiters = [queue.clone(), events.clone()].map(|events| {
+        thread::spawn(move || {
+            let event = events.wait_timeout(limit);
+            event.map(|event| event.map(|event| event.kind()))
+        })
+    });
+    thread::sleep(Duration::from_millis(30));
+    let (pair, queue, cq, held, events) = in_child((pair, queue, cq, held, events), |things| {
+        let (pair, queue, cq, held, events) = things;
+        queue.stop();
+        drop((held, cq, queue, events, pair));
+        true
+    });
+    assert_eq!(cq.event_counts().outstanding, 1, "the child has not acked");
+    for waiter in &waiters {
+        assert!(!waiter.is_finished(), "nor woken anyone");
+    }
+    device.raise_port(AsyncEventKind::PortErr, 1);
+    for waiter in waiters {
+        assert_eq!(waiter.join().unwrap(), Ok(Some(AsyncEventKind::PortErr)));
+    }
+    drop(held);
+    cq.destroy().unwrap();
+    drop((pair, queue, events));
+    assert!(device.live().is_nothing());
 }
 
 #[test]
@@ -42,21 +105,7 @@ fn a_child_is_told_and_does_no_harm() {
     let sge = [region.slice(..).unwrap()];
     pair.b.qp.post_recv(&[RecvWr::new(2, &sge)]).unwrap();
     pair.a.device.raise_qp(&pair.a.qp, AsyncEventKind::CommEst);
-    // SAFETY: the child runs code of this test's own, takes no lock that a thread of the parent
-    // could have held (the test harness only waits), and ends by `_exit`.
-    let id = unsafe { libc::fork() };
-    assert!(id >= 0);
-    if id == 0 {
-        let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(pair)));
-        // SAFETY: ends the child at once, running nothing of the parent's.
-        unsafe { libc::_exit(i32::from(!matches!(right, Ok(true)))) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` is writable; the child is ours and waited for once.
-    assert_eq!(unsafe { libc::waitpid(id, &raw mut status, 0) }, id);
-    assert_eq!(status, 0, "the child found something else");
-
-    let Pair { a, b, .. } = pair;
+    let Pair { a, b, .. } = in_child(pair, child);
     let event = a.context.events().try_next().unwrap().unwrap();
     assert_eq!(event.kind(), AsyncEventKind::CommEst);
     a.qp.post_send(&[SendWr::send_inline(1, b"parent").signaled()])

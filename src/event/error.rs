@@ -1,6 +1,8 @@
 //! Why a reader of events has none to give.
 
-use uverbs_abi::Errno;
+use std::io;
+
+use uverbs_abi::{CommandError, Errno};
 
 use super::record::BadRecord;
 
@@ -33,6 +35,18 @@ pub enum EventError {
     /// The kernel refused to read or to wait.
     #[error("cannot read events ({0})")]
     Os(Errno),
+}
+
+/// A queue of events could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventQueueError {
+    /// The kernel refused; unsupported before Linux 5.10.
+    #[error("cannot make a queue of events: {0}")]
+    Command(#[from] CommandError),
+    /// The descriptors for waiting on it could not be prepared.
+    #[error("cannot make a queue of events: no descriptor for waiting on it: {0}")]
+    Wait(#[source] io::Error),
 }
 
 impl From<BadRecord> for EventError {

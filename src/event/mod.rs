@@ -35,7 +35,7 @@ mod model;
 mod tests;
 
 pub use self::counter::Counts;
-pub use self::error::EventError;
+pub use self::error::{EventError, EventQueueError};
 pub use self::kind::{AsyncEventKind, Class};
 pub use self::reader::{AsyncEvents, Incoming};
 pub use self::subject::{AsyncEvent, Subject};

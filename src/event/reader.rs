@@ -13,11 +13,16 @@ use super::file::Until;
 use super::source::EventSource;
 use super::{AsyncEvent, EventError};
 
-/// Reads the asynchronous events of a context.
+/// Reads the asynchronous events of one queue: the context's own
+/// ([`Context::events`](crate::Context::events)), or one that was made for some objects
+/// ([`Context::event_queue`](crate::Context::event_queue)).
 ///
-/// Clones, and readers asked for anew, share one queue: each event reaches exactly one of them, in
-/// no particular turn. Any number of threads may read at once. A reader does not keep the context
-/// open; when that is closed, the readers read what is queued and then end.
+/// Clones, and readers of the context's queue that are asked for anew, share the queue: each event
+/// reaches exactly one of them, in no particular turn. Any number of threads may read at once. A
+/// reader does not keep the context open; when that is closed, the readers read what is queued and
+/// then end.
+///
+/// Events about ports and the device come to every queue of a context, a copy to each.
 ///
 /// Nothing orders events of different objects and ports among each other: take a port event as a
 /// reason to query the port.
@@ -34,6 +39,10 @@ impl AsyncEvents {
 
     pub(crate) const fn new(source: Arc<EventSource>) -> Self {
         Self { source }
+    }
+
+    pub(crate) fn source(&self) -> &EventSource {
+        &self.source
     }
 
     /// Waits for the next event.
@@ -74,8 +83,7 @@ impl AsyncEvents {
         self.next_until(Until::Now)
     }
 
-    /// Ends this reader, its clones and all other readers of the context, those that are waiting
-    /// as well, with [`EventError::Stopped`]. For good; what is queued stays unread.
+    /// Ends this reader and all others of the same queue, those that are waiting as well, with [`EventError::Stopped`]. For good; what is queued stays unread.
     ///
     /// In a forked child it does nothing.
     pub fn stop(&self) {

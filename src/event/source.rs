@@ -1,5 +1,5 @@
-//! One asynchronous event file of the kernel, and the ledger of the objects whose events come
-//! through it.
+//! One queue of asynchronous events: an event file of the kernel, and the ledger of the objects
+//! whose events come through it. All queues of a context share one ledger.
 //!
 //! Ground truth: `ib_uverbs_event_read`. It must never lose a record that was read.
 
@@ -19,7 +19,7 @@ use super::{AsyncEvent, AsyncEventKind, Class, EventError, Subject};
 /// An event file, as its context and its readers share it.
 #[derive(Debug)]
 pub(crate) struct EventSource {
-    file: EventFile,
+    file: Arc<EventFile>,
     ledger: Ledger<WeakObject>,
 }
 
@@ -31,8 +31,20 @@ impl EventSource {
     /// If there is no file descriptor left for waking the readers.
     pub(crate) fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
         Ok(Self {
-            file: EventFile::new(file, status)?,
+            file: Arc::new(EventFile::new(file, status)?),
             ledger: Ledger::new(),
+        })
+    }
+
+    /// Takes over another event file of the same context. Its queue shares the ledger, and ends when
+    /// the context's own does.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn another(&self, file: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            file: self.file.follower(file)?,
+            ledger: self.ledger.clone(),
         })
     }
 
@@ -42,7 +54,7 @@ impl EventSource {
     }
 
     /// The file, for waiting and for ending.
-    pub(crate) const fn file(&self) -> &EventFile {
+    pub(crate) fn file(&self) -> &EventFile {
         &self.file
     }
 

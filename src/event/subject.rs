@@ -2,6 +2,7 @@
 //!
 //! It must never let go of an object before the event is acked, and never owe an ack twice.
 
+use std::any::Any;
 use std::fmt;
 
 use super::ledger::{Found, Unclaimed};
@@ -144,6 +145,13 @@ impl AsyncEvent {
         self.held.live()
     }
 
+    /// What the program attached to the object when it was made, if there is something and it is of
+    /// type `D`; see [`Subject::user_data`].
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.subject().user_data()
+    }
+
     /// Says that the event has been dealt with: what dropping it does, too.
     #[doc(alias = "ibv_ack_async_event")]
     pub fn ack(self) {}
@@ -155,6 +163,21 @@ impl fmt::Debug for AsyncEvent {
             .field("kind", &self.kind)
             .field("subject", &self.held)
             .finish()
+    }
+}
+
+impl Subject {
+    /// The object's user data, if there is some and it is of type `D`. Ports and the device have
+    /// none.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        match self {
+            Self::Cq(cq) => cq.user_data(),
+            Self::Qp(qp) => qp.user_data(),
+            Self::Srq(srq) => srq.user_data(),
+            Self::Wq(wq) => wq.user_data(),
+            _ => None,
+        }
     }
 }
 

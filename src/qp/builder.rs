@@ -1,5 +1,6 @@
 //! Making a queue pair.
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use uverbs_providers::types::QpCaps;
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
 use crate::cq::{CompletionQueue, CqInner};
 use crate::error::{CreateError, CreateErrorCause};
-use crate::event::WeakObject;
+use crate::event::{AsyncEvents, WeakObject};
 use crate::gate::{Gate, Pass};
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::teardown;
+use crate::user_data::UserData;
 
 /// Settings of a queue pair that is to be made.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub struct QueuePairBuilder<'p, T: Transport> {
     srq: Option<&'p SharedReceiveQueue>,
     caps: QpCaps,
     signal_all: bool,
+    events: Option<&'p AsyncEvents>,
+    user_data: UserData,
     transport: PhantomData<T>,
 }
 
@@ -53,6 +57,8 @@ impl ProtectionDomain {
                 max_inline_data: 0,
             },
             signal_all: false,
+            events: None,
+            user_data: UserData::NONE,
             transport: PhantomData,
         }
     }
@@ -100,6 +106,24 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
     #[doc(alias = "sq_sig_all")]
     pub const fn signal_all(mut self, signal_all: bool) -> Self {
         self.signal_all = signal_all;
+        self
+    }
+
+    /// Sends its asynchronous events to this queue instead of the context's own; see
+    /// [`Context::event_queue`](crate::Context::event_queue).
+    pub const fn events(mut self, queue: &'p AsyncEvents) -> Self {
+        self.events = Some(queue);
+        self
+    }
+
+    /// Attaches a value to it, of any type, which every handle gives back, those in its events
+    /// included: what the `context` pointer of a verbs object is in C.
+    ///
+    /// To share the value, attach an `Arc`. A value that keeps a handle of this very object keeps it
+    /// for ever; let it hold what it needs to find one.
+    #[doc(alias = "qp_context")]
+    pub fn user_data<D: Any + Send + Sync>(mut self, data: D) -> Self {
+        self.user_data = UserData::new(data);
         self
     }
 
@@ -163,7 +187,7 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
         if self.srq.is_some() {
             (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
         }
-        let source = context.event_source();
+        let source = teardown::event_source(context, self.events).map_err(error)?;
         let reservation = source.ledger().reserve();
         let spec = QpSpec {
             pd: self.pd.inner.handle,
@@ -196,6 +220,7 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 ops,
                 gate: Gate::default(),
                 registration,
+                user_data: self.user_data,
                 qp_type: T::TYPE,
                 send_cq: self.send_cq.clone(),
                 recv_cq: self.recv_cq.clone(),

@@ -16,6 +16,7 @@ pub use post::{ExclusiveReceiveQueue, ExclusiveSendQueue};
 pub use state::{ModifyError, ModifyErrorCause, QpAttrMask};
 pub use timer::{AckTimeout, RnrTimer};
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -34,6 +35,7 @@ use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::teardown::{self, Teardown};
+use crate::user_data::UserData;
 
 const NAME: &str = "queue pair";
 
@@ -82,6 +84,7 @@ pub(crate) struct QpInner {
     pub(crate) ops: Box<dyn QpOps>,
     pub(crate) gate: Gate,
     registration: Registration,
+    user_data: UserData,
     qp_type: QpType,
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
@@ -139,6 +142,12 @@ impl<T: Transport> QueuePair<T> {
         AnyQueuePair {
             inner: Arc::clone(&self.inner),
         }
+    }
+
+    /// The value that was attached when it was made, if there is one and it is of type `D`.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.inner.user_data.get()
     }
 
     /// How many asynchronous events about it have been handed out, and how many acked.
@@ -234,6 +243,12 @@ impl AnyQueuePair {
     #[must_use]
     pub fn qp_num(&self) -> QpNum {
         self.inner.ops.qp_num()
+    }
+
+    /// The value that was attached when it was made, if there is one and it is of type `D`.
+    #[must_use]
+    pub fn user_data<D: Any>(&self) -> Option<&D> {
+        self.inner.user_data.get()
     }
 
     /// How many asynchronous events about it have been handed out, and how many acked.

@@ -237,7 +237,8 @@ impl World {
         let asyncs = &self.files.get(&file).ok_or(Errno::EBADF)?.asyncs;
         let sink = match event_fd {
             Some(fd) => {
-                let at = asyncs.iter().position(|events| events.number() == fd);
+                // The newest: an older one of that number has been closed.
+                let at = asyncs.iter().rposition(|events| events.number() == fd);
                 Some(at.ok_or(Errno::EBADF)?)
             }
             None => (!asyncs.is_empty()).then_some(0),
