@@ -18,7 +18,7 @@ use crate::attr::{DeviceAttr, PortAttr};
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
 use crate::device::{self, Device, UVERBS_ABI};
-use crate::error::{AllocPdError, CreateError, OpenError, QueryError};
+use crate::error::{AllocPdError, CreateError, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
 use crate::open;
@@ -46,6 +46,8 @@ struct ContextInner {
     driver_abi: u32,
     name: String,
     node: PathBuf,
+    /// Whether it was opened from its node, and not on a kernel that a test plays.
+    from_node: bool,
     num_comp_vectors: u32,
     leaked: AtomicU64,
 }
@@ -83,12 +85,10 @@ impl Context {
             path: device.node().to_owned(),
             source,
         })?;
-        Self::on_kernel(
-            Arc::new(kernel),
-            device.name(),
-            device.node(),
-            device.driver_abi(),
-        )
+        let (name, node) = (device.name(), device.node());
+        let kernel: Arc<dyn Kernel> = Arc::new(kernel);
+        let provider = uverbs_providers::for_driver;
+        Self::start((kernel, true), name, node, device.driver_abi(), provider)
     }
 
     /// A context on any implementation of the kernel's side: the seam for tests without a device.
@@ -101,7 +101,13 @@ impl Context {
         node: &Path,
         driver_abi: u32,
     ) -> Result<Self, OpenError> {
-        Self::on_kernel_as(kernel, name, node, driver_abi, uverbs_providers::for_driver)
+        Self::start(
+            (kernel, false),
+            name,
+            node,
+            driver_abi,
+            uverbs_providers::for_driver,
+        )
     }
 
     /// As [`on_kernel`](Self::on_kernel), with a provider of the caller's for the queues, or with
@@ -120,11 +126,11 @@ impl Context {
         driver_abi: u32,
         provider: Option<&'static dyn Provider>,
     ) -> Result<Self, OpenError> {
-        Self::on_kernel_as(kernel, name, node, driver_abi, |_| provider)
+        Self::start((kernel, false), name, node, driver_abi, |_| provider)
     }
 
-    fn on_kernel_as(
-        kernel: Arc<dyn Kernel>,
+    fn start(
+        (kernel, from_node): (Arc<dyn Kernel>, bool),
         name: &str,
         node: &Path,
         driver_abi: u32,
@@ -164,6 +170,7 @@ impl Context {
                 driver_abi,
                 name: name.to_owned(),
                 node: node.to_owned(),
+                from_node,
                 num_comp_vectors: context.num_comp_vectors,
                 leaked: AtomicU64::new(0),
             }),
@@ -224,10 +231,11 @@ impl Context {
     /// [`QueryError`].
     #[doc(alias = "ibv_query_port")]
     pub fn query_port(&self, port: u8) -> Result<PortAttr, QueryError> {
-        Ok(PortAttr::from(verbs::context::query_port(
-            self.session(),
-            port,
-        )?))
+        let asked = verbs::context::query_port(self.session(), port);
+        asked.map(PortAttr::from).map_err(|source| {
+            let ports = self.ports_if_refused(&source);
+            QueryError::about(source, QueryTarget::Port { port, ports })
+        })
     }
 
     /// Looks one entry of a port's GID table up; `None` if it is empty.
@@ -243,8 +251,28 @@ impl Context {
                 cause: Cause::Errno(errno),
                 ..
             }) if errno == Errno::from_raw(libc::ENODATA) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(source) => {
+                let ports = self.ports_if_refused(&source);
+                let there = ports.is_some_and(|ports| port != 0 && port <= ports);
+                let attr = there.then(|| self.query_port(port)).and_then(Result::ok);
+                let target = QueryTarget::Gid {
+                    port,
+                    index,
+                    ports,
+                    entries: attr.map(|attr| attr.gid_tbl_len),
+                };
+                Err(QueryError::about(source, target))
+            }
         }
+    }
+
+    /// How many ports there are, for a refusal that may be about a port that is not there.
+    fn ports_if_refused(&self, refusal: &CommandError) -> Option<u8> {
+        if refusal.errno() != Some(Errno::EINVAL) {
+            return None;
+        }
+        let device = self.query_device().ok()?;
+        Some(device.phys_port_cnt)
     }
 
     /// Lists the filled entries of a port's GID table.
@@ -402,6 +430,11 @@ impl Context {
 
     pub(crate) fn provider(&self) -> Option<&'static dyn Provider> {
         self.inner.provider
+    }
+
+    /// Whether the machine's network and the device belong together.
+    pub(crate) fn is_from_node(&self) -> bool {
+        self.inner.from_node
     }
 
     pub(crate) fn driver_abi(&self) -> u32 {

@@ -10,6 +10,7 @@ use uverbs_providers::contract::{Arm, CqOps, CqSpec, ExclusiveCq};
 use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
+use crate::attr::DeviceAttr;
 use crate::channel::{ChannelSource, CompletionChannel};
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
@@ -135,7 +136,7 @@ impl<'c> CompletionQueueBuilder<'c> {
             events: Some(source.event_fd()),
         };
         let ops = provider.create_cq(session, &spec).map_err(|cause| {
-            let limits = teardown::exceeded(self.context, |device| {
+            let asked = |device: &DeviceAttr| {
                 let vectors = self.context.num_comp_vectors();
                 vec![
                     ("depth", self.depth, device.max_cqe),
@@ -145,7 +146,9 @@ impl<'c> CompletionQueueBuilder<'c> {
                         vectors.saturating_sub(1),
                     ),
                 ]
-            });
+            };
+            let in_all: (_, fn(&DeviceAttr) -> u32) = ("max_cq", |device| device.max_cq);
+            let limits = teardown::limits(self.context, &cause, asked, in_all);
             CreateError {
                 object: NAME,
                 cause: cause.into(),
@@ -288,6 +291,8 @@ impl CompletionQueue {
 }
 
 impl Teardown for CompletionQueue {
+    const USERS: &'static str = "queue pairs still report to it";
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }

@@ -132,6 +132,7 @@ mod channel;
 mod context;
 mod cq;
 mod device;
+mod diagnose;
 mod error;
 pub mod event;
 #[cfg(feature = "fake")]
@@ -152,10 +153,11 @@ pub use channel::{CompletionAcks, CompletionChannel, CompletionEvent, WaitError}
 pub use context::Context;
 pub use cq::{CompletionQueue, CompletionQueueBuilder, ExclusiveCompletionQueue};
 pub use device::{Device, devices};
+pub use diagnose::{MemoryFinding, PathFinding};
 pub use error::{
     AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,
-    DestroyError, DestroyErrorCause, ListError, ObjectError, OpenError, QueryError, RangeError,
-    RegisterError, RegisterErrorCause,
+    DestroyError, DestroyErrorCause, Limit, ListError, NoProviderReason, ObjectError, OpenError,
+    QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
 };
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
 pub use gid::{Gid, GidEntry, GidType};
@@ -170,11 +172,12 @@ pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqAttr};
 pub use wq::{WorkQueue, WorkQueueBuilder};
 
 pub use uverbs_abi::layout::driver::DriverId;
-pub use uverbs_abi::{Cause, CommandError, Errno};
+pub use uverbs_abi::{Cause, CommandError, Errno, Explain, Note, Report};
 pub use uverbs_providers::contract::Arm;
 pub use uverbs_providers::error::{
     CreateError as ProviderCreateError, PollError, PostCause, PostError,
 };
+pub use uverbs_providers::explain::Explanation;
 pub use uverbs_providers::sge::Sge;
 pub use uverbs_providers::types::{
     AccessFlags, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, Rkey, WqNum,

@@ -8,6 +8,7 @@ use uverbs_providers::verbs;
 
 use crate::context::Context;
 use crate::error::AllocPdError;
+use crate::teardown;
 
 /// A protection domain: memory regions and queue pairs of one domain can be used together, those of
 /// two cannot.
@@ -31,7 +32,11 @@ pub(crate) struct PdInner {
 
 impl ProtectionDomain {
     pub(crate) fn alloc(context: &Context) -> Result<Self, AllocPdError> {
-        let handle = verbs::pd::alloc(context.session())?;
+        let handle = verbs::pd::alloc(context.session()).map_err(|source| {
+            let device = teardown::is_no_room(&source).then(|| context.query_device());
+            let max_pd = device.and_then(Result::ok).map(|device| device.max_pd);
+            AllocPdError { source, max_pd }
+        })?;
         let inner = PdInner {
             handle,
             graveyard: Mutex::new(Vec::new()),

@@ -11,6 +11,7 @@ use uverbs_providers::error::PostError;
 use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
+use crate::attr::DeviceAttr;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
@@ -135,12 +136,14 @@ impl<'p> SharedReceiveQueueBuilder<'p> {
         let ops = provider
             .create_srq(context.session(), &spec)
             .map_err(|cause| {
-                let limits = teardown::exceeded(context, |device| {
+                let asked = |device: &DeviceAttr| {
                     vec![
                         ("max_wr", self.max_wr, device.max_srq_wr),
                         ("max_sge", self.max_sge, device.max_srq_sge),
                     ]
-                });
+                };
+                let in_all: (_, fn(&DeviceAttr) -> u32) = ("max_srq", |device| device.max_srq);
+                let limits = teardown::limits(context, &cause, asked, in_all);
                 CreateError {
                     object: NAME,
                     cause: cause.into(),
@@ -256,6 +259,8 @@ impl SharedReceiveQueue {
 }
 
 impl Teardown for SharedReceiveQueue {
+    const USERS: &'static str = "queue pairs still draw from it";
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }

@@ -7,13 +7,15 @@
 use std::time::Duration;
 
 use uverbs_abi::layout::driver::DriverId;
-use uverbs_abi::{Cause, CommandError, Session};
+use uverbs_abi::{Cause, CommandError, Errno, Session};
 use uverbs_providers::contract::Provider;
-use uverbs_providers::error::CloseError;
+use uverbs_providers::error::{CloseError, CreateError as ProviderError};
 
 use crate::attr::DeviceAttr;
 use crate::context::Context;
-use crate::error::{CreateErrorCause, DestroyError, DestroyErrorCause, ObjectError};
+use crate::error::{
+    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectError,
+};
 use crate::event::{
     AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
 };
@@ -21,6 +23,8 @@ use crate::gate::{Gate, Pass};
 
 /// An object that the kernel counts events for.
 pub(crate) trait Teardown: Sized {
+    /// Who can still be using it when the kernel says `EBUSY`: a clause.
+    const USERS: &'static str = "something else still uses it";
     fn gate(&self) -> &Gate;
     fn registration(&self) -> &Registration;
     fn session(&self) -> &Session;
@@ -122,7 +126,7 @@ fn close<T: Teardown>(
         }
         Err(refusal) => {
             closing.reopen();
-            return Err(refusal.into());
+            return Err(DestroyErrorCause::of(refusal, T::USERS));
         }
     };
     alone.destroyed();
@@ -131,12 +135,30 @@ fn close<T: Teardown>(
 
 /// The device's provider, or why there is none.
 pub(crate) fn provider(context: &Context) -> Result<&'static dyn Provider, CreateErrorCause> {
-    context
-        .provider()
-        .ok_or_else(|| CreateErrorCause::NoProvider {
-            driver: DriverId::from_raw(context.session().driver()),
-            abi: context.driver_abi(),
-        })
+    context.provider().ok_or_else(|| {
+        let driver = DriverId::from_raw(context.session().driver());
+        let abi = context.driver_abi();
+        let reason = match uverbs_providers::for_driver(driver) {
+            Some(provider) if provider.driver_abis().contains(&abi) => {
+                NoProviderReason::LeftOut { driver }
+            }
+            Some(provider) => NoProviderReason::Abi {
+                driver,
+                found: abi,
+                oldest: *provider.driver_abis().start(),
+                newest: *provider.driver_abis().end(),
+            },
+            None => match uverbs_providers::feature(driver) {
+                Some(feature) => NoProviderReason::NotBuiltIn { driver, feature },
+                None => NoProviderReason::Unknown { driver },
+            },
+        };
+        CreateErrorCause::NoProvider {
+            driver,
+            abi,
+            reason,
+        }
+    })
 }
 
 /// Where the events of an object are to go: to the queue that was chosen, or to the context's own.
@@ -158,13 +180,46 @@ pub(crate) fn event_source<'a>(
 pub(crate) fn exceeded(
     context: &Context,
     pairs: impl FnOnce(&DeviceAttr) -> Vec<(&'static str, u32, u32)>,
-) -> Vec<(&'static str, u64, u64)> {
+) -> Vec<Limit> {
     let Ok(device) = context.query_device() else {
         return Vec::new();
     };
-    pairs(&device)
-        .into_iter()
-        .filter(|(_, asked, limit)| asked > limit)
-        .map(|(name, asked, limit)| (name, u64::from(asked), u64::from(limit)))
-        .collect()
+    let above = |(name, asked, has): (&'static str, u32, u32)| {
+        (asked > has).then_some(Limit::Exceeded {
+            name,
+            asked: u64::from(asked),
+            has: u64::from(has),
+        })
+    };
+    pairs(&device).into_iter().filter_map(above).collect()
+}
+
+/// As [`exceeded`]; where no size is, and the kernel has no room, how many of these objects the
+/// device has room for.
+pub(crate) fn limits(
+    context: &Context,
+    refusal: &ProviderError,
+    pairs: impl FnOnce(&DeviceAttr) -> Vec<(&'static str, u32, u32)>,
+    in_all: (&'static str, fn(&DeviceAttr) -> u32),
+) -> Vec<Limit> {
+    let mut limits = exceeded(context, pairs);
+    let no_room = matches!(refusal, ProviderError::Command(error) if is_no_room(error));
+    if limits.is_empty()
+        && no_room
+        && let Ok(device) = context.query_device()
+    {
+        limits.push(Limit::InAll {
+            name: in_all.0,
+            has: u64::from(in_all.1(&device)),
+        });
+    }
+    limits
+}
+
+/// Whether the kernel refused for want of room: memory, or places in the device's tables.
+pub(crate) fn is_no_room(error: &CommandError) -> bool {
+    matches!(
+        error.errno(),
+        Some(Errno::ENOMEM | Errno::ENOSPC | Errno::EAGAIN)
+    )
 }

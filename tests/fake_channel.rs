@@ -390,7 +390,12 @@ fn a_channel_of_another_open_device_is_refused_here_and_a_refusal_of_the_kernel_
         "{error}"
     );
     let error = one.create_cq(1).channel(&channel, 7).build().unwrap_err();
-    assert_eq!(error.limits, [("highest comp_vector", 7, 0)]);
+    let limit = uverbs::Limit::Exceeded {
+        name: "highest comp_vector",
+        asked: 7,
+        has: 0,
+    };
+    assert_eq!(error.limits, [limit]);
     let cq = one.create_cq(1).build().unwrap();
     assert!(cq.channel().is_none());
     let error = cq.wait(&mut [Wc::default()]).unwrap_err();

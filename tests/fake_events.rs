@@ -285,7 +285,7 @@ fn a_removed_device_says_so_once_and_lets_everything_be_destroyed() {
     assert!(matches!(reader.try_next(), Err(EventError::DeviceGone)));
 
     let error = a.context.query_port(1).unwrap_err();
-    assert_eq!(error.0.cause, Cause::DeviceGone);
+    assert_eq!(error.source.cause, Cause::DeviceGone);
     let post = a.qp.post_send(&[SendWr::send_inline(3, b"")]).unwrap_err();
     assert_eq!(post.cause, PostCause::DeviceGone);
     assert_eq!(

@@ -30,7 +30,7 @@ fn child(pair: Pair) -> bool {
         Err(EventError::ForeignProcess)
     ));
     let query = a.context.query_port(1).unwrap_err();
-    check(query.0.cause == Cause::ForeignProcess);
+    check(query.source.cause == Cause::ForeignProcess);
     let queue = a.context.event_queue().unwrap_err();
     check(queue.to_string().contains("inherited through fork()"));
     let destroyed = a.qp.clone().destroy().unwrap_err().to_string();

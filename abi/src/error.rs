@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::Errno;
+use crate::{Errno, Explain, Report};
 
 /// A uverbs command that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,11 @@ impl fmt::Display for CommandError {
                 write!(
                     f,
                     "{command} is not supported by this kernel or device ({errno})"
-                )
+                )?;
+                match since(command) {
+                    Some((major, minor)) => write!(f, "; Linux {major}.{minor} brought it"),
+                    None => Ok(()),
+                }
             }
             Cause::DeviceGone => write!(f, "{command}: the device is gone"),
             Cause::ForeignProcess => write!(
@@ -96,6 +100,54 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
+impl Explain for CommandError {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self.cause {
+            Cause::Unsupported(_) => {
+                if let Some(release) = running_release() {
+                    report.found(format!("the running kernel is {release}"));
+                }
+                report.cause("the kernel is older than the command");
+                report.cause("the device's driver does not have the command");
+            }
+            Cause::DeviceGone => {
+                report.next("drop what was made on the device, and open it again when it is back");
+            }
+            Cause::ForeignProcess => {
+                report.meaning(
+                    "queues and their locks are shared with the parent, or copies of the parent's; \
+                     dropping them here leaves the parent's alone",
+                );
+                report.next("open the device in the process that uses it, after the fork");
+            }
+            Cause::Errno(Errno::EACCES | Errno::EPERM) => {
+                report.next("look at the process's capabilities and at its container's rules");
+            }
+            Cause::Errno(_) | Cause::Malformed(_) | Cause::BadReply(_) => {}
+        }
+    }
+}
+
+/// The Linux release that brought a command, for those that came after the ioctl interface: what
+/// this crate needs at all came with 5.10.
+const fn since(command: &str) -> Option<(u32, u32)> {
+    match command.as_bytes() {
+        b"QUERY_GID_TABLE" | b"QUERY_GID_ENTRY" => Some((5, 10)),
+        b"REG_DMABUF_MR" => Some((5, 12)),
+        _ => None,
+    }
+}
+
+/// The running kernel's release, as `uname -r` has it.
+fn running_release() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(text.trim().to_owned()).filter(|release| !release.is_empty())
+}
+
 impl From<CommandError> for io::Error {
     fn from(error: CommandError) -> Self {
         let kind = match (error.cause, error.errno()) {
@@ -106,5 +158,21 @@ impl From<CommandError> for io::Error {
             (_, None) => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_too_new_tells_the_release_that_brought_it() {
+        let error = CommandError::refused("REG_DMABUF_MR", Errno::EOPNOTSUPP);
+        assert!(error.to_string().ends_with("; Linux 5.12 brought it"));
+        let text = error.report().to_string();
+        assert!(text.starts_with(&error.to_string()), "{text}");
+        assert!(text.contains("older than the command"), "{text}");
+        let plain = CommandError::refused("REG_MR", Errno::EOPNOTSUPP);
+        assert!(!plain.to_string().contains("brought"), "{plain}");
     }
 }

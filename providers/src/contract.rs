@@ -124,6 +124,12 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// protection domain is gone. The evidence for each driver is in `docs/safety.md`.
     fn dereg_fences(&self) -> bool;
 
+    /// The most bytes of inline data that a queue pair of the driver can have, for errors only: no
+    /// attribute of a device tells it. `None` where it is not one number.
+    fn max_inline_data(&self) -> Option<u32> {
+        None
+    }
+
     /// Creates a completion queue.
     ///
     /// # Errors
@@ -300,6 +306,12 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     /// # Errors
     /// The kernel's refusal of a command that the change made necessary.
     fn state_changed(&self, state: QpState) -> Result<(), CommandError>;
+
+    /// Tells the provider that a command has set how many RDMA READs and atomics may be under way:
+    /// with 0 it refuses to post one, which would never start.
+    fn set_max_rd_atomic(&self, max_rd_atomic: u8) {
+        let _ = max_rd_atomic;
+    }
 
     /// Called after [`commands`](Self::commands) has been let go, whatever came of the command: what
     /// was put off because a command was under way is done now.

@@ -1,7 +1,7 @@
 //! Errors of the data path and of creation, one small type for each operation.
 
 use thiserror::Error;
-use uverbs_abi::{Cause, CommandError};
+use uverbs_abi::{Cause, CommandError, Errno, Explain, Report};
 
 use crate::types::QpState;
 
@@ -63,6 +63,12 @@ pub enum PostCause {
         /// What to do.
         needs: &'static str,
     },
+    /// An RDMA READ or atomic on a queue pair that may have none under way: it would never start.
+    #[error(
+        "the queue pair may have no RDMA READ or atomic under way: its max_rd_atomic is 0, as was \
+         asked for or as the peer serves none"
+    )]
+    NoReads,
     /// The queue pair receives through a shared receive queue.
     #[error("the queue pair has a shared receive queue; post receives there")]
     UsesSharedReceiveQueue,
@@ -168,3 +174,113 @@ impl CloseError {
         }
     }
 }
+
+impl PostCause {
+    /// The kernel's error number, where it was the kernel that refused; `EIO` for a device that is
+    /// gone.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Doorbell(error) => error.errno(),
+            Self::DeviceGone => Some(Errno::EIO),
+            _ => None,
+        }
+    }
+}
+
+impl Explain for PostError {
+    fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        if self.accepted != 0 {
+            report.meaning(format!(
+                "the first {} of the batch are queued and will complete; post the rest again",
+                self.accepted
+            ));
+        }
+        match self.cause {
+            PostCause::QueueFull => {
+                report
+                    .cause("requests are not signalled, so that nothing tells when they are done");
+                report.cause("completions are not polled");
+                report.cause("the peer does not answer, or posts no receives");
+                report.next("poll, or make the queue larger");
+            }
+            PostCause::TooManySge { .. } => {
+                report.next(
+                    "ask for more with max_send_sge, max_recv_sge or max_sge, or copy together",
+                );
+            }
+            PostCause::InlineTooLong { .. } => {
+                report.next("ask for more with max_inline_data, or send from a region");
+            }
+            PostCause::NoReads => {
+                report.cause("the peer's endpoint says max_dest_rd_atomic 0: its `PathOptions`");
+                report.cause("max_rd_atomic 0 in `ConnectOptions`");
+                report.next(
+                    "prepare the peer with max_dest_rd_atomic of 1 or more, and connect again",
+                );
+            }
+            PostCause::DeviceGone => {
+                report.next("drop what was made on the device, and open it again when it is back");
+            }
+            PostCause::Doorbell(error) => error.explain(report),
+            _ => {}
+        }
+    }
+}
+
+impl Explain for PollError {
+    /// `EIO` for a device that is gone.
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::DeviceGone => Some(Errno::EIO),
+            _ => None,
+        }
+    }
+}
+
+impl Explain for CreateError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Command(error) => error.errno(),
+            Self::BadQueue { .. } => None,
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Command(error) => error.explain(report),
+            Self::BadQueue { .. } => {
+                report.cause("a kernel newer than this crate, or a defect of either");
+            }
+        }
+    }
+}
+
+impl Explain for CloseError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Command(error) => error.errno(),
+            Self::InExclusiveUse | Self::Destroyed => None,
+        }
+    }
+}
+
+macro_rules! into_io {
+    ($($error:ty)+) => {$(
+        /// The kind is that of the kernel's number, and `InvalidInput` where there is none.
+        impl From<$error> for std::io::Error {
+            fn from(error: $error) -> Self {
+                let kind = error
+                    .errno()
+                    .map_or(std::io::ErrorKind::InvalidInput, |errno| Self::from(errno).kind());
+                Self::new(kind, error)
+            }
+        }
+    )+};
+}
+
+into_io!(PostError PollError CreateError CloseError);

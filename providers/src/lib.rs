@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   contract   what a driver must be able to do, as traits over numbers and plain data
-//!   types wr sge wc error   the vocabulary, re-exported by `uverbs`
+//!   types wr sge wc error explain   the vocabulary, re-exported by `uverbs`
 //!   verbs      the kernel's half of every create, modify, query and destroy, written once
 //!   ring       who may move which index, and when
 //!   shared     memory that another party writes (UNSAFE ROOM 2)
@@ -18,6 +18,7 @@
 pub mod contract;
 pub mod error;
 mod exclusive;
+pub mod explain;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod ring;
@@ -55,4 +56,14 @@ pub const fn built_in() -> &'static [DriverId] {
         #[cfg(feature = "rxe")]
         DriverId::Rxe,
     ]
+}
+
+/// The Cargo feature that builds a driver's provider in, whether or not it is built in here; `None`
+/// for a driver that this crate has no provider for.
+#[must_use]
+pub const fn feature(driver: DriverId) -> Option<&'static str> {
+    match driver {
+        DriverId::Rxe => Some("rxe"),
+        _ => None,
+    }
 }

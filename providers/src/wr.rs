@@ -104,6 +104,16 @@ pub enum SendOp<'a> {
 }
 
 impl SendOp<'_> {
+    /// Whether it brings something back, and so counts among the RDMA READs and atomics under way.
+    #[inline]
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. }
+        )
+    }
+
     /// Its name as in the verbs man pages, for errors.
     #[must_use]
     pub const fn name(&self) -> &'static str {

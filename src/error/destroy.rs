@@ -1,7 +1,10 @@
 //! Why an object was not destroyed.
 
+use std::fmt;
+use std::io;
+
 use thiserror::Error;
-use uverbs_abi::CommandError;
+use uverbs_abi::{CommandError, Errno, Explain, Report};
 use uverbs_providers::error::CloseError;
 
 /// An object was not destroyed, or its events are still out.
@@ -35,7 +38,15 @@ pub enum DestroyErrorCause {
     /// An exclusive handle holds one of its queues.
     #[error("one of its queues is in exclusive use; drop the exclusive handle first")]
     InExclusiveUse,
-    /// The kernel refused; `EBUSY` while something else uses it.
+    /// Something else uses it: `EBUSY`.
+    #[error("{source}; {users}: destroy or drop those first")]
+    Busy {
+        /// What can use it.
+        users: &'static str,
+        /// The refusal.
+        source: CommandError,
+    },
+    /// The kernel refused.
     #[error(transparent)]
     Command(#[from] CommandError),
 }
@@ -62,6 +73,18 @@ impl<T> DestroyError<T> {
     }
 }
 
+impl DestroyErrorCause {
+    /// What the kernel's refusal means for an object that `users` can use.
+    pub(crate) fn of(error: CloseError, users: &'static str) -> Self {
+        match error {
+            CloseError::Command(source) if source.errno() == Some(Errno::EBUSY) => {
+                Self::Busy { users, source }
+            }
+            other => other.into(),
+        }
+    }
+}
+
 impl From<CloseError> for DestroyErrorCause {
     fn from(error: CloseError) -> Self {
         match error {
@@ -70,5 +93,45 @@ impl From<CloseError> for DestroyErrorCause {
             CloseError::Command(error) => Self::Command(error),
             _ => Self::Destroyed,
         }
+    }
+}
+
+impl Explain for DestroyErrorCause {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Busy { source, .. } | Self::Command(source) => source.errno(),
+            _ => None,
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Outstanding { .. } | Self::StillHeld { .. } => {
+                report.meaning("an event that is held keeps what it is about from being forgotten");
+                report
+                    .next("drop or `ack` each `AsyncEvent`; look for one kept in a queue or a log");
+            }
+            Self::Busy { .. } => {
+                report.cause("a handle to what uses it is alive somewhere");
+            }
+            Self::Command(source) => source.explain(report),
+            Self::Destroyed | Self::InExclusiveUse => {}
+        }
+    }
+}
+
+impl<T: fmt::Debug> Explain for DestroyError<T> {
+    fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        self.cause.explain(report);
+    }
+}
+
+impl<T: fmt::Debug + Send + Sync + 'static> From<DestroyError<T>> for io::Error {
+    fn from(error: DestroyError<T>) -> Self {
+        Self::new(super::kind(error.errno()), error)
     }
 }

@@ -1,11 +1,18 @@
 //! Why memory was not registered, not given back, or not reached.
 
+use std::fmt;
+use std::io;
+
 use thiserror::Error;
-use uverbs_abi::CommandError;
+use uverbs_abi::{CommandError, Errno, Explain, Report};
+
+use super::into_io;
+use crate::diagnose::MemoryFinding;
 
 /// Memory could not be registered. The buffer comes back with it, if it can.
 #[derive(Debug, Error)]
-#[error("cannot register {length} bytes: {cause}")]
+#[error("cannot register {length} bytes: {cause}{}", Findings(cause, findings))]
+#[non_exhaustive]
 pub struct RegisterError<B> {
     /// The buffer that was to be registered; `None` if there was no memory for it, or if the kernel
     /// registered it without saying so, and it had to be leaked.
@@ -14,6 +21,35 @@ pub struct RegisterError<B> {
     pub length: usize,
     /// What stood in the way.
     pub cause: RegisterErrorCause,
+    /// What was looked up about the memory after the kernel had refused.
+    pub findings: Vec<MemoryFinding>,
+}
+
+/// What of the findings belongs into the short form: what tells why this number came.
+struct Findings<'e>(&'e RegisterErrorCause, &'e [MemoryFinding]);
+
+impl fmt::Display for Findings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errno = self.0.errno();
+        for finding in self.1 {
+            let tells = match finding {
+                MemoryFinding::NotMapped { .. } | MemoryFinding::ReadOnly { .. } => {
+                    errno == Some(Errno::EFAULT)
+                }
+                MemoryFinding::File { .. } => {
+                    matches!(errno, Some(Errno::EFAULT | Errno::EOPNOTSUPP))
+                }
+                MemoryFinding::Pinned { .. } => {
+                    matches!(self.0, RegisterErrorCause::Memlock { .. })
+                }
+                MemoryFinding::HugePages { .. } => false,
+            };
+            if tells {
+                write!(f, "; {finding}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The cause of a [`RegisterError`].
@@ -26,6 +62,30 @@ pub enum RegisterErrorCause {
     /// There is not so much memory.
     #[error("there is not so much memory")]
     NoMemory,
+    /// The range ends past the last address there is.
+    #[error("the range wraps: {length} bytes at {start:#x} end past the last address")]
+    Wraps {
+        /// The first byte.
+        start: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// More than the device can register at once.
+    #[error("the device registers at most {max_mr_size} bytes at once ({source})")]
+    TooLarge {
+        /// The device's limit, looked up after the kernel had refused.
+        max_mr_size: u64,
+        /// The refusal.
+        source: CommandError,
+    },
+    /// No room, without a limit of locked memory that could be in the way.
+    #[error("{source}; no room: the device has max_mr {max_mr} in all")]
+    NoRoom {
+        /// How many regions the device has room for in all; how many there are was not looked up.
+        max_mr: u32,
+        /// The refusal.
+        source: CommandError,
+    },
     /// Remote writes or atomics without local writes.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well")]
     NeedsLocalWrite,
@@ -115,3 +175,101 @@ pub enum RangeError {
         offset: usize,
     },
 }
+
+impl RegisterErrorCause {
+    /// The kernel's error number, where it was the kernel that refused; `ENOMEM` where there was no
+    /// memory for the buffer.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Memlock { source, .. }
+            | Self::TooLarge { source, .. }
+            | Self::NoRoom { source, .. }
+            | Self::Command(source) => source.errno(),
+            Self::NoMemory => Some(Errno::ENOMEM),
+            Self::Empty | Self::NeedsLocalWrite | Self::ReadOnly | Self::Wraps { .. } => None,
+        }
+    }
+}
+
+impl<B: fmt::Debug> Explain for RegisterError<B> {
+    fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        for finding in &self.findings {
+            report.found(finding.to_string());
+        }
+        match self.cause {
+            RegisterErrorCause::Memlock { .. } => {
+                report.meaning(
+                    "registered memory is pinned page by page, and counted for the process, unless it \
+                     has CAP_IPC_LOCK",
+                );
+                report.cause("limits.conf was changed, and this session began before that");
+                report.cause("a service, launcher or container sets a limit of its own");
+                report.next(
+                    "`ulimit -l` or `prlimit --memlock` in the very environment that it runs in",
+                );
+            }
+            RegisterErrorCause::Command(source) if source.errno() == Some(Errno::EFAULT) => {
+                report.cause("a right to write on memory that is mapped read-only");
+                report.cause("a part of the range is not mapped, or was unmapped meanwhile");
+                report.next(
+                    "leave LOCAL_WRITE and the remote rights to write out, or map it writable",
+                );
+            }
+            RegisterErrorCause::Command(source) if source.errno() == Some(Errno::EOPNOTSUPP) => {
+                report.cause(
+                    "files of most file systems cannot be pinned for long; anonymous memory, tmpfs, \
+                     memfd and hugetlbfs can",
+                );
+                source.explain(report);
+            }
+            RegisterErrorCause::Command(source)
+            | RegisterErrorCause::TooLarge { source, .. }
+            | RegisterErrorCause::NoRoom { source, .. } => source.explain(report),
+            _ => {}
+        }
+    }
+}
+
+impl<B: fmt::Debug + Send + Sync + 'static> From<RegisterError<B>> for io::Error {
+    fn from(error: RegisterError<B>) -> Self {
+        Self::new(super::kind(error.errno()), error)
+    }
+}
+
+impl<R: fmt::Debug> Explain for DeregisterError<R> {
+    fn errno(&self) -> Option<Errno> {
+        match &self.cause {
+            DeregisterErrorCause::Command(source) => source.errno(),
+            DeregisterErrorCause::NotFenced | DeregisterErrorCause::Shared { .. } => None,
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        if let DeregisterErrorCause::Command(source) = &self.cause {
+            source.explain(report);
+            if source.errno() == Some(Errno::EBUSY) {
+                report.cause("memory windows are bound to it");
+            }
+        }
+    }
+}
+
+impl<R: fmt::Debug + Send + Sync + 'static> From<DeregisterError<R>> for io::Error {
+    fn from(error: DeregisterError<R>) -> Self {
+        Self::new(super::kind(error.errno()), error)
+    }
+}
+
+impl Explain for RangeError {
+    /// None: the kernel is not asked.
+    fn errno(&self) -> Option<Errno> {
+        None
+    }
+}
+
+into_io!(RangeError);

@@ -4,7 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use uverbs_abi::CommandError;
+use uverbs_abi::{CommandError, Errno, Explain, Report};
+
+use super::into_io;
 
 /// The device list could not be read.
 #[derive(Debug, Error)]
@@ -95,3 +97,32 @@ fn old_kernel_hint(source: &CommandError) -> &'static str {
         ""
     }
 }
+
+impl Explain for ListError {
+    fn errno(&self) -> Option<Errno> {
+        self.source.raw_os_error().map(Errno::from_raw)
+    }
+}
+
+impl Explain for OpenError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::List(error) => error.errno(),
+            Self::Node { source, .. } | Self::Events { source, .. } => {
+                source.raw_os_error().map(Errno::from_raw)
+            }
+            Self::Command { source, .. } => source.errno(),
+            _ => None,
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::List(error) => error.explain(report),
+            Self::Command { source, .. } => source.explain(report),
+            _ => {}
+        }
+    }
+}
+
+into_io!(ListError, OpenError);

@@ -1,17 +1,157 @@
 //! Why a device, a port or an object could not be asked or told something.
 
+use std::fmt;
+
 use thiserror::Error;
-use uverbs_abi::{CommandError, Errno};
+use uverbs_abi::{CommandError, Errno, Explain, Report};
+
+use super::into_io;
 
 /// A query failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(transparent)]
-pub struct QueryError(#[from] pub CommandError);
+#[error("{}{source}{}", Asked(target), Has(target))]
+#[non_exhaustive]
+pub struct QueryError {
+    /// The refusal.
+    pub source: CommandError,
+    /// What was asked for, if it is less than the whole device.
+    pub target: Option<QueryTarget>,
+}
+
+/// What a query that failed was about, and what the device has of it. The latter was looked up after
+/// the kernel had refused with `EINVAL`; `None` if that could not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueryTarget {
+    /// A port.
+    Port {
+        /// Its number, counted from 1.
+        port: u8,
+        /// How many ports the device has.
+        ports: Option<u8>,
+    },
+    /// An entry of a port's GID table.
+    Gid {
+        /// The port, counted from 1.
+        port: u8,
+        /// The entry, counted from 0.
+        index: u32,
+        /// How many ports the device has, if the port is not among them.
+        ports: Option<u8>,
+        /// How many entries the table has.
+        entries: Option<u32>,
+    },
+}
+
+struct Asked<'e>(&'e Option<QueryTarget>);
+
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => Ok(()),
+            Some(QueryTarget::Port { port, .. }) => write!(f, "cannot ask for port {port}: "),
+            Some(QueryTarget::Gid { port, index, .. }) => {
+                write!(f, "cannot ask for GID {index} of port {port}: ")
+            }
+        }
+    }
+}
+
+struct Has<'e>(&'e Option<QueryTarget>);
+
+impl fmt::Display for Has<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self.0 {
+            Some(QueryTarget::Port { port, ports } | QueryTarget::Gid { port, ports, .. })
+                if ports.is_some_and(|ports| port == 0 || port > ports) =>
+            {
+                match ports {
+                    Some(1) => f.write_str("; the device has port 1 only"),
+                    Some(ports) => write!(f, "; the device has ports 1 to {ports}"),
+                    None => Ok(()),
+                }
+            }
+            Some(QueryTarget::Gid {
+                index,
+                entries: Some(entries),
+                ..
+            }) if index >= entries => match entries.checked_sub(1) {
+                Some(last) => write!(f, "; the port's table has indices 0 to {last}"),
+                None => f.write_str("; the port has no GID table"),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+impl QueryError {
+    /// The kernel's error number, where it was the kernel that refused.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        self.source.errno()
+    }
+
+    pub(crate) const fn about(source: CommandError, target: QueryTarget) -> Self {
+        Self {
+            source,
+            target: Some(target),
+        }
+    }
+}
+
+impl From<CommandError> for QueryError {
+    fn from(source: CommandError) -> Self {
+        Self {
+            source,
+            target: None,
+        }
+    }
+}
+
+impl Explain for QueryError {
+    fn errno(&self) -> Option<Errno> {
+        self.source.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        self.source.explain(report);
+        if self.target.is_some() && self.source.errno() == Some(Errno::EINVAL) {
+            report.next(
+                "ports count from 1, GID indices from 0; `Context::gids` lists what is there",
+            );
+        }
+    }
+}
 
 /// A protection domain could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("cannot make a protection domain: {0}")]
-pub struct AllocPdError(#[from] pub CommandError);
+#[error("cannot make a protection domain: {source}{}", in_all(*max_pd))]
+#[non_exhaustive]
+pub struct AllocPdError {
+    /// The refusal.
+    pub source: CommandError,
+    /// How many the device has room for in all, looked up if the kernel had no room.
+    pub max_pd: Option<u32>,
+}
+
+fn in_all(max_pd: Option<u32>) -> String {
+    max_pd.map_or_else(String::new, |has| {
+        format!("; no room: the device has max_pd {has} in all")
+    })
+}
+
+impl Explain for AllocPdError {
+    fn errno(&self) -> Option<Errno> {
+        self.source.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        self.source.explain(report);
+        if self.max_pd.is_some() {
+            report.next("drop protection domains; `rdma resource` counts those of every process");
+        }
+    }
+}
 
 /// A command on an object failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -38,3 +178,20 @@ impl ObjectError {
         }
     }
 }
+
+impl Explain for ObjectError {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Destroyed { .. } => {
+                report.cause("`destroy` was called through another clone of the handle");
+            }
+            Self::Command(error) => error.explain(report),
+        }
+    }
+}
+
+into_io!(QueryError, AllocPdError, ObjectError);

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use uverbs_abi::{CommandError, Errno};
+use uverbs_abi::{CommandError, Errno, Explain, Report};
 
 use super::record::BadRecord;
+use crate::error::into_io;
 
 /// Why no event could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,3 +61,31 @@ impl From<nix::errno::Errno> for EventError {
         Self::Os(errno.into())
     }
 }
+
+impl Explain for EventError {
+    /// `EIO` for a device that is gone.
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Os(errno) => Some(*errno),
+            Self::DeviceGone => Some(Errno::EIO),
+            _ => None,
+        }
+    }
+}
+
+impl Explain for EventQueueError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Command(error) => error.errno(),
+            Self::Wait(error) => error.raw_os_error().map(Errno::from_raw),
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        if let Self::Command(error) = self {
+            error.explain(report);
+        }
+    }
+}
+
+into_io!(EventError, EventQueueError);

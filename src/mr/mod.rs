@@ -20,6 +20,8 @@ use uverbs_providers::types::{AccessFlags, Lkey, Rkey};
 use uverbs_providers::verbs;
 use uverbs_providers::wr::RemoteAddr;
 
+use crate::context::Context;
+use crate::diagnose;
 use crate::error::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,
 };
@@ -64,10 +66,12 @@ impl ProtectionDomain {
         let parts = buffer.dissolve();
         let length = parts.len();
         let refuse = |parts: RawParts<B>, cause| {
+            let findings = Vec::new();
             Err(RegisterError {
                 buffer: Some(parts.rebuild()),
                 length,
                 cause,
+                findings,
             })
         };
         if length == 0 {
@@ -81,6 +85,11 @@ impl ProtectionDomain {
             return refuse(parts, RegisterErrorCause::NeedsLocalWrite);
         }
         let memory = parts.memory();
+        let start = memory.address();
+        if start.checked_add(length as u64).is_none() {
+            let length = length as u64;
+            return refuse(parts, RegisterErrorCause::Wraps { start, length });
+        }
         match memory.register(self, access) {
             Ok(registered) => Ok(MemoryRegion {
                 inner: Arc::new(MrInner {
@@ -92,7 +101,9 @@ impl ProtectionDomain {
                 }),
             }),
             Err(error) => {
-                let cause = explain(error, memory.address(), length as u64);
+                let cause = explain(self.context(), error, start, length as u64);
+                // While the memory is still as it was.
+                let findings = diagnose::memory(start, length as u64);
                 if matches!(error.cause, Cause::BadReply(_)) {
                     // It is registered, and nobody knows under which handle: the device may write
                     // it until the file is closed. Parts that are not rebuilt free nothing.
@@ -101,9 +112,15 @@ impl ProtectionDomain {
                         buffer: None,
                         length,
                         cause,
+                        findings,
                     });
                 }
-                refuse(parts, cause)
+                Err(RegisterError {
+                    buffer: Some(parts.rebuild()),
+                    length,
+                    cause,
+                    findings,
+                })
             }
         }
     }
@@ -123,13 +140,26 @@ impl ProtectionDomain {
                 buffer: None,
                 length: len,
                 cause: RegisterErrorCause::NoMemory,
+                findings: Vec::new(),
             }),
         }
     }
 }
 
 /// What can be said about a refused registration beyond its number. Only looks, and cannot fail.
-fn explain(error: CommandError, start: u64, length: u64) -> RegisterErrorCause {
+fn explain(context: &Context, error: CommandError, start: u64, length: u64) -> RegisterErrorCause {
+    if error.is_unsupported() || error.errno().is_none() {
+        return error.into();
+    }
+    let device = context.query_device().ok();
+    if let Some(max_mr_size) = device.as_ref().map(|device| device.max_mr_size)
+        && length > max_mr_size
+    {
+        return RegisterErrorCause::TooLarge {
+            max_mr_size,
+            source: error,
+        };
+    }
     if error.errno() != Some(Errno::ENOMEM) {
         return error.into();
     }
@@ -143,13 +173,19 @@ fn explain(error: CommandError, start: u64, length: u64) -> RegisterErrorCause {
     let need = pages.saturating_mul(page);
     match nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_MEMLOCK) {
         // With less than the limit asked for, what is pinned already may still be the reason; with
-        // no limit at all it is plain lack of memory.
+        // no limit at all it is plain lack of memory, or of places in the device's table.
         Ok((limit, _)) if limit != libc::RLIM_INFINITY => RegisterErrorCause::Memlock {
             need,
             limit,
             source: error,
         },
-        _ => error.into(),
+        _ => match device {
+            Some(device) => RegisterErrorCause::NoRoom {
+                max_mr: device.max_mr,
+                source: error,
+            },
+            None => error.into(),
+        },
     }
 }
 

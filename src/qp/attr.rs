@@ -3,6 +3,8 @@
 //! Ground truth: `struct ib_uverbs_modify_qp`, `struct ib_uverbs_query_qp_resp`;
 //! `ibv_modify_qp(3)`.
 
+use std::fmt;
+
 use uverbs_abi::layout::cmd::{ib_uverbs_modify_qp, ib_uverbs_qp_dest, ib_uverbs_query_qp_resp};
 use uverbs_providers::types::{AccessFlags, Mtu, QpCaps, QpNum, QpState};
 
@@ -105,6 +107,21 @@ macro_rules! qp_attr {
                     mask |= QpAttrMask::$bit;
                 })+
                 mask
+            }
+        }
+
+        /// Those that are set, with their values.
+        impl fmt::Display for QpAttr {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut lead = "";
+                $(if let Some(value) = &self.$field {
+                    write!(f, "{lead}{} {value:?}", stringify!($field))?;
+                    lead = ", ";
+                })+
+                if lead.is_empty() {
+                    f.write_str("none")?;
+                }
+                Ok(())
             }
         }
     };

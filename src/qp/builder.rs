@@ -9,6 +9,7 @@ use uverbs_providers::contract::QpSpec;
 use uverbs_providers::types::QpCaps;
 
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
+use crate::attr::DeviceAttr;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::error::{CreateError, CreateErrorCause};
 use crate::event::{AsyncEvents, WeakObject};
@@ -201,14 +202,19 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
             events: Some(source.event_fd()),
         };
         let ops = provider.create_qp(session, &spec).map_err(|cause| {
-            let limits = teardown::exceeded(context, |device| {
+            // The device has no attribute for inline data: the provider knows.
+            let inline = provider.max_inline_data().unwrap_or(u32::MAX);
+            let asked = |device: &DeviceAttr| {
                 vec![
                     ("max_send_wr", caps.max_send_wr, device.max_qp_wr),
                     ("max_recv_wr", caps.max_recv_wr, device.max_qp_wr),
                     ("max_send_sge", caps.max_send_sge, device.max_sge),
                     ("max_recv_sge", caps.max_recv_sge, device.max_sge),
+                    ("max_inline_data", caps.max_inline_data, inline),
                 ]
-            });
+            };
+            let in_all: (_, fn(&DeviceAttr) -> u32) = ("max_qp", |device| device.max_qp);
+            let limits = teardown::limits(context, &cause, asked, in_all);
             CreateError {
                 object: NAME,
                 cause: cause.into(),

@@ -4,13 +4,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use thiserror::Error;
-use uverbs_providers::types::{AccessFlags, Mtu, QpState};
+use uverbs_abi::{Errno, Explain, Report};
+use uverbs_providers::types::{AccessFlags, Mtu, QpNum, QpState};
 
 use super::{
     AckTimeout, AddressVector, Endpoint, GlobalRoute, ModifyError, QpAttr, QueuePair, Rc, RnrTimer,
 };
 use crate::attr::LinkLayer;
-use crate::error::{ObjectError, QueryError};
+use crate::error::{ObjectError, QueryError, into_io};
 use crate::gid::Gid;
 
 /// Where a queue pair is to be reached, and what peers may do there.
@@ -98,7 +99,7 @@ impl Default for ConnectOptions {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The port could not be asked.
-    #[error("cannot ask for port {port}: {source}")]
+    #[error("{source}")]
     Port {
         /// The port.
         port: u8,
@@ -125,6 +126,16 @@ pub enum ConnectError {
         /// The port.
         port: u8,
     },
+    /// The queue pair is not in INIT, where connecting begins.
+    #[error("queue pair {qp_num} is in {state}{}; {}", to_whom(peer), from_init(*state))]
+    NotInInit {
+        /// The queue pair.
+        qp_num: QpNum,
+        /// The state that it is in.
+        state: QpState,
+        /// The peer that it is connected to, if it has got that far.
+        peer: Option<(QpNum, Option<Gid>)>,
+    },
     /// The queue pair could not be asked for its own attributes.
     #[error("cannot ask for the queue pair's attributes: {0}")]
     Query(#[from] ObjectError),
@@ -139,6 +150,51 @@ fn missing_gid(gid: Option<Gid>) -> String {
         None => "no GID: give its network interface an address".to_owned(),
     }
 }
+
+fn to_whom(peer: &Option<(QpNum, Option<Gid>)>) -> String {
+    match peer {
+        Some((qp_num, Some(gid))) => format!(", connected to queue pair {qp_num} at {gid}"),
+        Some((qp_num, None)) => format!(", connected to queue pair {qp_num}"),
+        None => String::new(),
+    }
+}
+
+const fn from_init(state: QpState) -> &'static str {
+    match state {
+        QpState::Reset => "call `prepare` first",
+        _ => "connecting begins in INIT: `modify` it to RESET, then `prepare` it again",
+    }
+}
+
+impl Explain for ConnectError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Port { source, .. } => source.errno(),
+            Self::Query(error) => error.errno(),
+            Self::Modify(error) => error.errno(),
+            _ => None,
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Port { source, .. } => source.explain(report),
+            Self::Query(error) => error.explain(report),
+            Self::Modify(error) => error.explain(report),
+            Self::NoGid { gid: Some(_), .. } => {
+                report
+                    .cause("the address was removed, or its interface went down, since `prepare`");
+                report.next("`Context::gids` lists what there is; prepare again with one of those");
+            }
+            Self::NoGid { gid: None, .. } => {
+                report.next("give the interface an address: each becomes a GID");
+            }
+            _ => {}
+        }
+    }
+}
+
+into_io!(ConnectError);
 
 const BITS_24: u32 = 0xFF_FFFF;
 
@@ -188,7 +244,8 @@ impl QueuePair<Rc> {
     /// The kernel looks the peer's network address up meanwhile, which can take seconds. As the
     /// options are by default, a SEND waits for ever for the peer to post a receive
     /// ([`rnr_retry`](ConnectOptions::rnr_retry)), and a peer that is gone is told within a second
-    /// or so.
+    /// or so. With a peer that serves no RDMA READs and atomics (`max_dest_rd_atomic` 0) they are
+    /// refused when posted, with [`NoReads`](crate::PostCause::NoReads).
     ///
     /// # Errors
     /// [`ConnectError`]; the queue pair stays where it got to.
@@ -199,7 +256,17 @@ impl QueuePair<Rc> {
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
         let context = self.pd().context();
-        let port = self.query()?.port;
+        let info = self.query()?;
+        let port = info.port;
+        if let Some(state) = info.state.filter(|state| *state != QpState::Init) {
+            let connected = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+            let peer = (info.dest_qp_num, info.path.global.map(|global| global.dgid));
+            return Err(ConnectError::NotInInit {
+                qp_num: self.qp_num(),
+                state,
+                peer: connected.then_some(peer),
+            });
+        }
         let query = |source| ConnectError::Port { port, source };
         let attr = context.query_port(port).map_err(query)?;
         // The index is looked up now: addresses that come and go move the others.

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use thiserror::Error;
+use uverbs_abi::{Errno, Explain};
 use uverbs_providers::types::{Mtu, QpNum};
 
+use crate::error::into_io;
 use crate::gid::Gid;
 
 /// One end of a connection, for the other end to be told by whatever means there are.
@@ -50,6 +52,15 @@ pub enum EndpointError {
     #[error("the endpoint's {0} cannot be")]
     Field(&'static str),
 }
+
+impl Explain for EndpointError {
+    /// None: the kernel is not asked.
+    fn errno(&self) -> Option<Errno> {
+        None
+    }
+}
+
+into_io!(EndpointError);
 
 const MAGIC: [u8; 4] = *b"UVEP";
 const VERSION: u8 = 1;

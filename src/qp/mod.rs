@@ -187,6 +187,8 @@ impl<T: Transport> QueuePair<T> {
 }
 
 impl<T: Transport> Teardown for QueuePair<T> {
+    const USERS: &'static str = "multicast groups are attached to it, or a command is under way";
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }

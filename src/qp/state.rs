@@ -10,12 +10,13 @@ use std::fmt;
 use bitflags::bitflags;
 use thiserror::Error;
 use uverbs_abi::layout::verbs as raw;
-use uverbs_abi::{CommandError, Errno, Session};
+use uverbs_abi::{Cause, CommandError, Errno, Explain, Report, Session};
 use uverbs_providers::types::{QpState, QpType};
 use uverbs_providers::verbs;
 
 use super::{NAME, QpAttr, QpInfo, QpInner, QueuePair, Transport};
-use crate::error::ObjectError;
+use crate::diagnose::{self, PathFinding};
+use crate::error::{ObjectError, into_io};
 use crate::teardown;
 
 bitflags! {
@@ -87,7 +88,10 @@ impl fmt::Debug for QpAttrMask {
 
 /// A change of attributes that was not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}")]
+#[error(
+    "queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}{}", Beside { error: self }
+)]
+#[non_exhaustive]
 pub struct ModifyError {
     /// The queue pair's number.
     pub qp_num: u32,
@@ -101,6 +105,9 @@ pub struct ModifyError {
     pub attr: Box<QpAttr>,
     /// What stood in the way.
     pub cause: ModifyErrorCause,
+    /// What was looked up about the path and the values after the kernel had refused, from the
+    /// nearest to the farthest.
+    pub findings: Vec<PathFinding>,
 }
 
 /// The cause of a [`ModifyError`].
@@ -119,9 +126,10 @@ pub enum ModifyErrorCause {
         superfluous: QpAttrMask,
     },
     /// The queue pair has been destroyed, or the kernel refused.
-    #[error("{refusal}{}", hint(refusal))]
+    #[error(transparent)]
     Refused {
         /// The refusal.
+        #[from]
         refusal: ObjectError,
     },
 }
@@ -153,17 +161,146 @@ impl fmt::Display for Attributes {
     }
 }
 
-fn hint(error: &ObjectError) -> &'static str {
-    match error.errno() {
-        Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH) => {
-            "; no route leads from the own address to the peer's"
+/// What the short form says after the cause: the way to go, or what stands in it.
+struct Beside<'e> {
+    error: &'e ModifyError,
+}
+
+impl fmt::Display for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = self.error;
+        match &error.cause {
+            ModifyErrorCause::NoTransition => match way(error.qp_type, error.from, error.to) {
+                Some(way) => {
+                    let mut lead = "; go by ";
+                    for state in way {
+                        write!(f, "{lead}{state}")?;
+                        lead = " and ";
+                    }
+                    Ok(())
+                }
+                None => write!(f, "; no modify leads to {}", error.to),
+            },
+            ModifyErrorCause::Attributes { .. } => Ok(()),
+            ModifyErrorCause::Refused { refusal } => {
+                f.write_str(meaning(refusal.errno()))?;
+                for finding in &error.findings {
+                    write!(f, "; {finding}")?;
+                }
+                Ok(())
+            }
         }
-        Some(Errno::ETIMEDOUT) => {
-            "; the peer's address did not answer: is it on this network, and of the same kind \
-             (IPv4 or IPv6) as the own one?"
+    }
+}
+
+/// What the number alone says of a path.
+fn meaning(errno: Option<Errno>) -> &'static str {
+    match errno {
+        Some(Errno::ENETUNREACH) => "; no route leads from the own address to the peer's",
+        Some(Errno::EHOSTUNREACH) => {
+            "; the route to the peer's address says that it is unreachable"
         }
+        Some(Errno::ETIMEDOUT) => "; the peer's address did not answer",
         Some(Errno::ENODEV) => "; no network interface stands behind the own GID",
+        Some(errno) if errno.raw() == libc::ENODATA => "; the own GID is not in the port's table",
         _ => "",
+    }
+}
+
+/// The states between two, on the shortest way of transitions; `None` if no way leads there. Empty
+/// if one transition does.
+fn way(qp_type: QpType, from: QpState, to: QpState) -> Option<Vec<QpState>> {
+    let states = || (0..).map_while(QpState::from_raw);
+    let mut ways: Vec<Vec<QpState>> = vec![vec![from]];
+    // Each state is looked at once, since it is in a way from then on.
+    let mut at = 0;
+    while let Some(way) = ways.get(at).cloned() {
+        at += 1;
+        let Some(last) = way.last().copied() else {
+            continue;
+        };
+        for next in states().filter(|next| rule(qp_type, last, *next).is_some()) {
+            if next == to {
+                return Some(way.into_iter().skip(1).collect());
+            }
+            if !ways.iter().any(|way| way.last() == Some(&next)) {
+                ways.push(way.iter().copied().chain([next]).collect());
+            }
+        }
+    }
+    None
+}
+
+impl Explain for ModifyError {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        report.found(format!("attributes given: {}", self.attr));
+        match &self.cause {
+            ModifyErrorCause::NoTransition => {}
+            ModifyErrorCause::Attributes { missing, .. } => {
+                if let Some(Rule { required, optional }) = rule(self.qp_type, self.from, self.to) {
+                    report.found(format!(
+                        "{} {}→{} needs {}, and takes {} beside",
+                        self.qp_type,
+                        self.from,
+                        self.to,
+                        OrNothing(required),
+                        OrNothing(optional),
+                    ));
+                }
+                if !missing.is_empty() {
+                    report.next(
+                        "set what is missing in `QpAttr`, or let `prepare` and `connect` do it",
+                    );
+                }
+            }
+            ModifyErrorCause::Refused { refusal } => {
+                for finding in &self.findings {
+                    report.found(finding.to_string());
+                }
+                refusal.explain(report);
+                let errno = refusal.errno();
+                if errno == Some(Errno::EINVAL)
+                    && !self.findings.iter().any(PathFinding::is_trouble)
+                {
+                    report.found(
+                        "the attributes fit the transition, and no value is above a limit that the \
+                         device tells",
+                    );
+                }
+                if errno == Some(Errno::ETIMEDOUT) {
+                    report.cause("the peer is down, or not on this network");
+                    report.cause("the own GID is one from which the peer cannot be reached");
+                    report.next("ping the peer's address from the own one: `ping -I OWN PEER`");
+                }
+                if matches!(errno, Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH)) {
+                    report.next("`ip route get PEER from OWN` shows what the kernel would do");
+                }
+                if matches!(errno, Some(errno) if errno == Errno::ENODEV || errno.raw() == libc::ENODATA)
+                {
+                    report
+                        .cause("an address came or went, and the GIDs moved: never keep an index");
+                    report.next("look the index up when connecting: `Context::find_gid`");
+                }
+            }
+        }
+    }
+}
+
+into_io!(ModifyError);
+
+struct OrNothing(QpAttrMask);
+
+impl fmt::Display for OrNothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            f.write_str("nothing")
+        } else {
+            fmt::Display::fmt(&self.0, f)
+        }
     }
 }
 
@@ -350,7 +487,23 @@ impl QpInner {
         if self.session().is_ours() {
             self.ops.settle();
         }
-        outcome
+        // With nothing held: others need not wait for what is only looked up.
+        outcome.map_err(|error| self.looked_up(error))
+    }
+
+    /// Adds what stands in the way, if it was the kernel that refused a value or a path.
+    fn looked_up(&self, mut error: ModifyError) -> ModifyError {
+        let session = self.session();
+        let asked = matches!(&error.cause, ModifyErrorCause::Refused {
+            refusal: ObjectError::Command(refusal),
+        } if matches!(refusal.cause, Cause::Errno(_)));
+        if asked && !session.is_gone() {
+            let mask = raw::IB_QP_ATTR_STANDARD_BITS;
+            let info = verbs::qp::query(session, self.ops.handle(), mask).ok();
+            let info = info.map(QpInfo::from);
+            error.findings = diagnose::path(self.pd.context(), &error.attr, info.as_ref());
+        }
+        error
     }
 
     fn modify_in_turn(&self, attr: &QpAttr) -> Result<(), ModifyError> {
@@ -362,6 +515,7 @@ impl QpInner {
             to: attr.state.unwrap_or(from),
             attr: Box::new(*attr),
             cause,
+            findings: Vec::new(),
         };
         let refused = |from, refusal| error(from, ModifyErrorCause::Refused { refusal });
         let _pass = teardown::enter(&self.gate, session, NAME, "MODIFY_QP")
@@ -376,13 +530,18 @@ impl QpInner {
             judge(self.qp_type, now, attr).map_err(|cause| error(now, cause))?;
         }
         match verbs::qp::modify(session, self.ops.handle(), &attr.to_raw()) {
-            Ok(()) => match attr.state {
-                Some(state) => self
-                    .ops
-                    .state_changed(state)
-                    .map_err(|refusal| refused(state, refusal.into())),
-                None => Ok(()),
-            },
+            Ok(()) => {
+                if let Some(max_rd_atomic) = attr.max_rd_atomic {
+                    self.ops.set_max_rd_atomic(max_rd_atomic);
+                }
+                match attr.state {
+                    Some(state) => self
+                        .ops
+                        .state_changed(state)
+                        .map_err(|refusal| refused(state, refusal.into())),
+                    None => Ok(()),
+                }
+            }
             Err(refusal) => Err(self.explain(refusal, attr, &error)),
         }
     }
@@ -437,6 +596,17 @@ mod tests {
             message(QpState::Reset, &QpAttr::to_state(QpState::Rts)),
             "there is no such transition"
         );
+    }
+
+    #[test]
+    fn the_way_round_is_named() {
+        use QpState::{Err, Init, Reset, Rtr, Rts, Sqe};
+        let way = |from, to| way(QpType::Rc, from, to);
+        assert_eq!(way(Reset, Rts), Some(vec![Init, Rtr]));
+        assert_eq!(way(Rts, Rtr), Some(vec![Reset, Init]));
+        assert_eq!(way(Reset, Err), Some(vec![Init]));
+        assert_eq!(way(Init, Rtr), Some(vec![]));
+        assert_eq!(way(Init, Sqe), None);
     }
 
     #[test]

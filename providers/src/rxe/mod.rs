@@ -45,6 +45,10 @@ const CQ_CREATE: &str = "CQ_CREATE";
 const SRQ_CREATE: &str = "SRQ_CREATE";
 const QP_CREATE: &str = "QP_CREATE";
 
+/// What the kernel's `RXE_MAX_INLINE_DATA` (`rxe_param.h`) comes to; the same on 6.1, 6.12 and the
+/// newest kernel.
+const MAX_INLINE: u32 = 512;
+
 /// The provider for `rdma_rxe`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rxe;
@@ -62,6 +66,10 @@ impl Provider for Rxe {
     fn dereg_fences(&self) -> bool {
         // The kernel looks the key up for each packet and waits for those under way.
         true
+    }
+
+    fn max_inline_data(&self) -> Option<u32> {
+        Some(MAX_INLINE)
     }
 
     fn create_cq(

@@ -9,7 +9,7 @@
 //! Whether every send makes a completion is the kernel's business (it keeps `sq_sig_all`); nothing
 //! is set in the requests for it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use uverbs_abi::{Cause, CommandError, Session};
@@ -34,6 +34,8 @@ pub(super) struct Core {
     handle: QpHandle,
     /// A [`QpState`] as last known: from a command of ours, or asked for after a failure.
     state: AtomicU8,
+    /// Whether RDMA READs and atomics would never start, since none may be under way.
+    no_reads: AtomicBool,
     /// Held over commands that ask for the state or change it.
     commands: Mutex<()>,
 }
@@ -44,6 +46,7 @@ impl Core {
             session,
             handle,
             state: AtomicU8::new(QpState::Reset.raw()),
+            no_reads: AtomicBool::new(false),
             commands: Mutex::new(()),
         }
     }
@@ -159,9 +162,15 @@ impl SendRing {
             .map_err(|Corrupt| PostError::new(0, PostCause::CorruptRing))?;
         let mut filled = 0u32;
         let mut fault = None;
+        // Relaxed: as for the state.
+        let no_reads = self.core.no_reads.load(Ordering::Relaxed);
         for wr in wrs {
             if filled == free {
                 fault = Some(PostCause::QueueFull);
+                break;
+            }
+            if no_reads && wr.op.is_read() {
+                fault = Some(PostCause::NoReads);
                 break;
             }
             let slot = self.queue.slot_mut(self.producer.slot(filled));
@@ -400,6 +409,12 @@ impl QpOps for RxeQp {
             self.core.session.doorbell(self.core.handle.0)?;
         }
         Ok(())
+    }
+
+    fn set_max_rd_atomic(&self, max_rd_atomic: u8) {
+        self.core
+            .no_reads
+            .store(max_rd_atomic == 0, Ordering::Relaxed);
     }
 
     fn settle(&self) {

@@ -1,8 +1,8 @@
 //! Completion queues: sizes, order, sharing, and what stays in them.
 
 use uverbs::{
-    Arm, ConnectOptions, CreateErrorCause, DestroyErrorCause, Errno, PathOptions, Rc, RecvWr,
-    SendWr, Wc, WcOpcode, WcStatus,
+    Arm, ConnectOptions, CreateErrorCause, DestroyErrorCause, Errno, Limit, PathOptions, Rc,
+    RecvWr, SendWr, Wc, WcOpcode, WcStatus,
 };
 
 use super::pair::{End, Shape, connect, ensure, open, pair, same, shaped_pair, wait_for};
@@ -39,7 +39,11 @@ fn depths() -> CaseResult {
             .build()
             .err()
             .ok_or("above the limit")?;
-        let limit = ("depth", u64::from(depth), u64::from(max));
+        let limit = Limit::Exceeded {
+            name: "depth",
+            asked: u64::from(depth),
+            has: u64::from(max),
+        };
         same("limits", &error.limits, &vec![limit])?;
         let text = error.to_string();
         let named = text.contains(&depth.to_string()) && text.contains(&max.to_string());
@@ -51,7 +55,11 @@ fn depths() -> CaseResult {
         .build();
     let error = error.err().ok_or("a vector that is not there")?;
     let vectors = u64::from(context.num_comp_vectors());
-    let limit = ("highest comp_vector", vectors, vectors - 1);
+    let limit = Limit::Exceeded {
+        name: "highest comp_vector",
+        asked: vectors,
+        has: vectors - 1,
+    };
     same("limits", &error.limits, &vec![limit])?;
     Ok(Verdict::Passed)
 }
@@ -202,8 +210,7 @@ fn destroy_while_used() -> CaseResult {
             .destroy()
             .err()
             .ok_or("destroyed under a queue pair")?;
-    let busy =
-        matches!(error.cause, DestroyErrorCause::Command(e) if e.errno() == Some(Errno::EBUSY));
+    let busy = matches!(error.cause, DestroyErrorCause::Busy { source, .. } if source.errno() == Some(Errno::EBUSY));
     ensure(busy, &format!("{error}"))?;
     ensure(
         error.into_object().as_ref() == Some(&a.cq),

@@ -93,7 +93,7 @@ fn queries() -> CaseResult {
         )?;
         ensure(port.gid_tbl_len > 0 && port.max_msg_sz >= 1 << 20, "sizes")?;
         for wrong in [0, 2, 255] {
-            let errno = context.query_port(wrong).err().and_then(|e| e.0.errno());
+            let errno = context.query_port(wrong).err().and_then(|e| e.errno());
             same("a port that is not there", errno, Some(Errno::EINVAL))?;
         }
         let pkeys = context.pkeys(1)?;
@@ -128,7 +128,7 @@ fn gids() -> CaseResult {
         }
         let len = context.query_port(1)?.gid_tbl_len;
         same("an empty entry", context.query_gid(1, len - 1)?, None)?;
-        let errno = context.query_gid(1, len).err().and_then(|e| e.0.errno());
+        let errno = context.query_gid(1, len).err().and_then(|e| e.errno());
         same("past the end", errno, Some(Errno::EINVAL))?;
         let best = context.routable_gid(1)?.ok_or("no address")?;
         ensure(!best.gid.is_link_local(), &format!("{best:?}"))?;

@@ -1,7 +1,7 @@
 //! Shared receive queues.
 
 use uverbs::{
-    ConnectOptions, DestroyErrorCause, Errno, PostCause, RecvWr, SendWr, SharedReceiveQueue,
+    ConnectOptions, DestroyErrorCause, Errno, Limit, PostCause, RecvWr, SendWr, SharedReceiveQueue,
     WcStatus,
 };
 
@@ -59,7 +59,12 @@ fn sizes() -> CaseResult {
         let error = pd.create_srq(wr).max_sge(sge).build().err();
         let error = error.ok_or("above the limit")?;
         let asked = u64::from(if name == "max_wr" { wr } else { sge });
-        same(name, &error.limits, &vec![(name, asked, u64::from(limit))])?;
+        let has = u64::from(limit);
+        same(
+            name,
+            &error.limits,
+            &vec![Limit::Exceeded { name, asked, has }],
+        )?;
         let text = error.to_string();
         ensure(
             text.contains(name) && text.contains(&limit.to_string()),
@@ -193,8 +198,7 @@ fn dropped_first() -> CaseResult {
         .destroy()
         .err()
         .ok_or("destroyed under a queue pair")?;
-    let busy =
-        matches!(error.cause, DestroyErrorCause::Command(e) if e.errno() == Some(Errno::EBUSY));
+    let busy = matches!(error.cause, DestroyErrorCause::Busy { source, .. } if source.errno() == Some(Errno::EBUSY));
     ensure(busy, &error.to_string())?;
     ensure(
         error.into_object().as_ref() == Some(&srq),

@@ -1,0 +1,92 @@
+//! What a failed completion has to do with its queue pair, as that is now.
+//!
+//! Ground truth: QUERY_QP, and what `path` looks up.
+
+use uverbs_abi::{Explain, Report};
+use uverbs_providers::wc::{WcError, WcStatus};
+
+use crate::diagnose;
+use crate::qp::{QpAttr, QpInfo, QueuePair, Transport};
+
+impl<T: Transport> QueuePair<T> {
+    /// The long form of a failed completion of this queue pair, with what can be looked up beside
+    /// it: the state that the queue pair is in now, whom it is connected to and how often it tried,
+    /// and what stands in the way to the peer. Never fails; what cannot be looked up is left out.
+    ///
+    /// For a log or a person, not for the data path: it asks the kernel several times.
+    pub fn diagnose(&self, error: &WcError) -> Report {
+        let mut report = error.report();
+        if error.qp_num != self.qp_num() {
+            report.found(format!("it is not of this queue pair, {}", self.qp_num()));
+            return report;
+        }
+        match self.query() {
+            Ok(info) => {
+                tell(error.status, &info, &mut report);
+                let attr = QpAttr {
+                    path: Some(info.path),
+                    path_mtu: info.path_mtu,
+                    ..QpAttr::default()
+                };
+                if info.path.port != 0 {
+                    for finding in diagnose::path(self.pd().context(), &attr, Some(&info)) {
+                        report.found(finding.to_string());
+                    }
+                }
+            }
+            Err(refusal) => {
+                report.found(format!("the queue pair cannot be asked: {refusal}"));
+            }
+        }
+        report
+    }
+}
+
+fn tell(status: WcStatus, info: &QpInfo, report: &mut Report) {
+    if let Some(state) = info.state {
+        report.found(format!("the queue pair is in {state} now"));
+    }
+    let peer = info.dest_qp_num;
+    match info.path.global {
+        Some(global) => report.found(format!("the peer is queue pair {peer} at {}", global.dgid)),
+        None => report.found(format!(
+            "the peer is queue pair {peer} at LID {}",
+            info.path.dlid
+        )),
+    };
+    match status {
+        WcStatus::RetryExceeded | WcStatus::ResponseTimeout => {
+            let wait = info.timeout.duration();
+            report.found(match wait {
+                Some(wait) => format!(
+                    "the acknowledgement timer is {wait:?}, and retry_count {}",
+                    info.retry_count
+                ),
+                None => "the acknowledgement timer is off".to_owned(),
+            });
+            if let Some(mtu) = info.path_mtu {
+                report.found(format!("the path MTU is {mtu}"));
+            }
+            report.found(format!(
+                "sq_psn is {:#x} now, to be compared with the rq_psn that the peer's `query` gives",
+                info.sq_psn
+            ));
+        }
+        WcStatus::RnrRetryExceeded => {
+            report.found(format!("rnr_retry is {}", info.rnr_retry));
+        }
+        WcStatus::RemoteInvalidRequest => {
+            report.found(format!(
+                "max_rd_atomic is {}; the peer's max_dest_rd_atomic must be no less",
+                info.max_rd_atomic
+            ));
+        }
+        WcStatus::LocalAccessError => {
+            report.found(format!(
+                "the queue pair's access flags are {:?}",
+                info.access
+            ));
+        }
+        _ => {}
+    }
+}
