@@ -422,36 +422,40 @@ fn stop_is_for_all_handles_and_for_good() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri knows no poll(2)")]
 fn whoever_waits_is_woken_by_a_completion_a_stop_a_removal_and_a_close() {
-    let waiting = |end: &dyn Fn(Loop)| {
+    // `end` gives back what is to be kept until all have ended.
+    fn ends<K>(end: impl FnOnce(Loop) -> K) -> [Option<EventError>; 2] {
         let it = Loop::new();
         it.sends.arm(Arm::Next).unwrap();
-        let (channel, sends) = (it.channel.clone(), it.sends.clone());
-        std::thread::scope(|scope| {
-            let weak = scope.spawn(move || {
-                drop(sends);
-                channel.next().map(|event| event.cq().id())
-            });
-            let clone = it.channel.clone();
-            let other = scope.spawn(move || clone.next().map(drop).err());
-            std::thread::sleep(Duration::from_millis(20));
-            end(it);
-            (weak.join().unwrap().err(), other.join().unwrap())
-        })
-    };
-    let both = |error| (Some(error), Some(error));
-    assert_eq!(waiting(&|it| it.channel.stop()), both(EventError::Stopped));
-    assert_eq!(
-        waiting(&|it| it.device.remove()),
-        both(EventError::DeviceGone)
-    );
-    assert_eq!(waiting(&drop), both(EventError::ContextClosed));
-    let ends = waiting(&|it| {
-        it.send(plain());
+        let waiters = [it.channel.clone(), it.channel.clone()]
+            .map(|channel| std::thread::spawn(move || channel.next().map(drop).err()));
         std::thread::sleep(Duration::from_millis(20));
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        let _kept = end(it);
+        waiters.map(|waiter| waiter.join().unwrap())
+    }
+    let both = |error| [Some(error), Some(error)];
+    let stopped = ends(|it| {
+        it.channel.stop();
+        it
     });
-    // One got the event, the other was told that the context is closed.
-    let closed = Some(EventError::ContextClosed);
-    assert!(ends == (None, closed) || ends == (closed, None), "{ends:?}");
+    assert_eq!(stopped, both(EventError::Stopped));
+    let removed = ends(|it| {
+        it.device.remove();
+        it
+    });
+    assert_eq!(removed, both(EventError::DeviceGone));
+    assert_eq!(ends(drop), both(EventError::ContextClosed));
+    // One gets the event, the other is told that the context is closed.
+    let mut outcomes = ends(|it| {
+        it.send(plain());
+        let began = Instant::now();
+        while it.sends.completion_event_counts().acked == 0 {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+    });
+    outcomes.sort_by_key(Option::is_some);
+    assert_eq!(outcomes, [None, Some(EventError::ContextClosed)]);
 }
 
 #[test]
@@ -609,4 +613,179 @@ fn a_burst_larger_than_the_room_is_had_whole() {
         }
     });
     drop(fabric);
+}
+
+#[test]
+fn a_panic_with_an_event_in_hand_acks_it_whichever_was_declared_first() {
+    let it = Loop::new();
+    let one = |queue_first: bool| {
+        let cq = it
+            .context
+            .create_cq(4)
+            .channel(&it.channel, 0)
+            .build()
+            .unwrap();
+        let qp = connected(&it.pd, &cq, &cq);
+        cq.arm(Arm::Next).unwrap();
+        qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
+        qp.post_send(&[plain().signaled()]).unwrap();
+        qp.destroy().unwrap();
+        let kept = cq.clone();
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            if queue_first {
+                let _cq = cq;
+                let _event = it.event().unwrap();
+                std::panic::resume_unwind(Box::new(()));
+            } else {
+                let _event = it.event().unwrap();
+                let _cq = cq;
+                std::panic::resume_unwind(Box::new(()));
+            }
+        }));
+        assert!(unwound.is_err());
+        kept.destroy().unwrap();
+    };
+    one(true);
+    one(false);
+}
+
+#[test]
+fn each_of_two_armed_queues_is_to_be_polled_again() {
+    let it = Loop::new();
+    it.receives.arm(Arm::Solicited).unwrap();
+    it.sends.arm(Arm::Next).unwrap();
+    let mut room = [Wc::default(); 4];
+    assert!(it.sends.poll(&mut room).unwrap().is_empty());
+    // In the window between the arming and the wait.
+    it.send(plain().solicited());
+    let mut told = Vec::new();
+    while let Some(event) = it.event() {
+        event.cq().arm(Arm::Next).unwrap();
+        assert_eq!(event.cq().poll(&mut room).unwrap().len(), 1);
+        told.push(event.cq().clone());
+    }
+    assert_eq!(told.len(), 2);
+    assert!(told.contains(&it.sends) && told.contains(&it.receives));
+}
+
+#[test]
+fn completions_taken_elsewhere_leave_their_event_and_arming_anew_recovers() {
+    let it = Loop::new();
+    it.receives.arm(Arm::Next).unwrap();
+    it.send(plain());
+    let mut room = [Wc::default(); 4];
+    assert_eq!(it.receives.poll(&mut room).unwrap().len(), 1);
+    // The event is there, the completion is not; and the queue is silent from now on.
+    assert_eq!(it.told(), Some(it.receives.clone()));
+    it.send(plain());
+    assert_eq!(it.told(), None);
+    assert_eq!(it.receives.wait(&mut room).unwrap().len(), 1);
+    it.receives.arm(Arm::Next).unwrap();
+    it.send(plain());
+    assert_eq!(it.told(), Some(it.receives.clone()));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no poll(2)")]
+fn each_event_reaches_exactly_one_of_four_who_wait() {
+    let it = Loop::new();
+    let rounds = 200;
+    let seen = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Ok(event) = it.channel.next() {
+                    seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    event.ack();
+                }
+            });
+        }
+        for round in 0..rounds {
+            it.sends.arm(Arm::Next).unwrap();
+            it.send(plain());
+            it.sends.poll(&mut [Wc::default(); 4]).unwrap();
+            it.receives.poll(&mut [Wc::default(); 4]).unwrap();
+            let began = Instant::now();
+            while seen.load(std::sync::atomic::Ordering::SeqCst) <= round {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                std::thread::yield_now();
+            }
+        }
+        it.channel.stop();
+    });
+    assert_eq!(seen.into_inner(), rounds);
+    let counts = it.sends.completion_event_counts();
+    assert_eq!((counts.delivered, counts.outstanding), (rounds, 0));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no poll(2)")]
+fn a_destroy_in_the_midst_of_events_always_returns() {
+    let it = Loop::new();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut acks = CompletionAcks::new();
+                loop {
+                    match it.channel.next_timeout(SHORT) {
+                        Ok(Some(event)) => acks.add(event),
+                        Ok(None) => acks.flush(),
+                        Err(_) => break,
+                    }
+                }
+            });
+        }
+        for _ in 0..200 {
+            let cq = it
+                .context
+                .create_cq(4)
+                .channel(&it.channel, 0)
+                .build()
+                .unwrap();
+            let qp = connected(&it.pd, &cq, &cq);
+            for _ in 0..2 {
+                cq.arm(Arm::Next).unwrap();
+                qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
+                qp.post_send(&[plain().signaled()]).unwrap();
+                cq.poll(&mut [Wc::default(); 4]).unwrap();
+            }
+            qp.destroy().unwrap();
+            cq.destroy().unwrap();
+        }
+        it.channel.stop();
+    });
+    assert_eq!(it.device.live().cqs, 2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no poll(2)")]
+fn more_events_than_a_pipe_holds_and_none_is_lost() {
+    let it = Loop::new();
+    let mut acks = CompletionAcks::new();
+    let count = 9000;
+    let cq = it
+        .context
+        .create_cq(4)
+        .channel(&it.channel, 0)
+        .build()
+        .unwrap();
+    let qp = connected(&it.pd, &cq, &it.receives);
+    for _ in 0..count {
+        cq.arm(Arm::Next).unwrap();
+        qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
+        qp.post_send(&[plain().signaled()]).unwrap();
+        cq.poll(&mut [Wc::default(); 4]).unwrap();
+        it.receives.poll(&mut [Wc::default(); 4]).unwrap();
+    }
+    while acks.len() < count {
+        match it.event() {
+            Some(event) => acks.add(event),
+            // What had no room comes with the next call, whatever it is.
+            None => drop(it.context.query_port(1).unwrap()),
+        }
+    }
+    assert!(it.event().is_none());
+    acks.flush();
+    qp.destroy().unwrap();
+    cq.destroy().unwrap();
 }

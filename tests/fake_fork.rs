@@ -9,10 +9,11 @@ mod support;
 use std::thread;
 use std::time::Duration;
 
-use support::{Pair, pair};
+use support::{End, Pair, pair};
 use uverbs::event::EventError;
 use uverbs::{
-    AccessFlags, AsyncEventKind, Cause, PollError, PostCause, RecvWr, SendWr, Wc, WcStatus,
+    AccessFlags, Arm, AsyncEventKind, Cause, CompletionChannel, CompletionEvent, ConnectOptions,
+    PathOptions, PollError, PostCause, Rc, RecvWr, SendWr, Wc, WcStatus,
 };
 
 /// What a child finds; true if all is as it should be.
@@ -116,4 +117,51 @@ fn a_child_is_told_and_does_no_harm() {
     );
     assert_eq!(region.to_vec(..6).unwrap(), b"parent");
     assert_eq!(a.device.live().qps, 1);
+}
+
+/// A channel with an event that is held and one that is unread.
+fn told(end: &End) -> (CompletionChannel, CompletionEvent) {
+    let channel = end.context.create_completion_channel().unwrap();
+    let cq = end
+        .context
+        .create_cq(8)
+        .channel(&channel, 0)
+        .build()
+        .unwrap();
+    let qp = end.pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    let here = qp.prepare(&PathOptions::default()).unwrap();
+    qp.connect(&here, &here, &ConnectOptions::default())
+        .unwrap();
+    let message = || {
+        cq.arm(Arm::Next).unwrap();
+        qp.post_recv(&[RecvWr::new(1, &[])]).unwrap();
+        qp.post_send(&[SendWr::send_inline(2, &[]).signaled()])
+            .unwrap();
+    };
+    message();
+    let held = channel.try_next().unwrap().unwrap();
+    message();
+    qp.destroy().unwrap();
+    (channel, held)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_child_takes_no_completion_event_acks_none_and_stops_nobody() {
+    let Pair { a, .. } = pair();
+    let things = told(&a);
+    let (channel, held) = in_child(things, |(channel, held)| {
+        let mut right = matches!(channel.try_next(), Err(EventError::ForeignProcess));
+        right &= a.context.create_completion_channel().is_err();
+        right &= held.cq().wait(&mut [Wc::default()]).is_err();
+        channel.stop();
+        drop((channel, held));
+        right
+    });
+    let cq = held.cq().clone();
+    assert!(channel.try_next().unwrap().is_some());
+    assert_eq!(cq.completion_event_counts().outstanding, 1);
+    drop(held);
+    assert_eq!(cq.completion_event_counts().outstanding, 0);
+    cq.destroy().unwrap();
 }

@@ -46,7 +46,8 @@ pub fn life(device: &FakeDevice, other: &FakeDevice) -> Result<(), Box<dyn Error
     context.query_gid(1, 0)?;
     let pd = context.alloc_pd()?;
     let region = pd.allocate(64, AccessFlags::LOCAL_WRITE)?;
-    let cq = context.create_cq(4).build()?;
+    let channel = context.create_completion_channel()?;
+    let cq = context.create_cq(4).channel(&channel, 0).build()?;
     let srq = pd.create_srq(4).build()?;
     srq.post_recv(&[RecvWr::new(2, &[region.slice(..)?])])?;
     srq.set_limit(1)?;
@@ -65,6 +66,7 @@ pub fn life(device: &FakeDevice, other: &FakeDevice) -> Result<(), Box<dyn Error
         .connect(&peer.endpoint, &here, &ConnectOptions::default())?;
     cq.arm(Arm::Next)?;
     qp.post_send(&[SendWr::send(3, &[region.slice(..5)?]).signaled()])?;
+    assert!(channel.try_next()?.is_some_and(|event| *event.cq() == cq));
     let mut completions = [Wc::default(); 2];
     assert_eq!(cq.poll(&mut completions)?.len(), 1);
     assert_eq!(peer.status().0, 1);
