@@ -145,6 +145,8 @@ mod pd;
 mod qp;
 mod srq;
 mod teardown;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod user_data;
 mod wq;
 

@@ -19,8 +19,9 @@ use crate::event::{EventError, Until};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The queue was made without a channel, so nothing will ever tell of it.
-    #[error("the completion queue has no channel to wait on; make it with `channel`")]
+    /// The queue was made without a channel, or with another than the one waited on, so nothing will
+    /// ever tell of it.
+    #[error("the completion queue has no channel, or not this one; make it with `channel`")]
     NoChannel,
     /// The event that came is another queue's, which shares the channel. It is handed over here:
     /// deal with its queue and wait again. Where many queues share a channel, take the events from

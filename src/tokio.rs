@@ -1,0 +1,250 @@
+//! Events as streams, for programs that run on tokio (feature `tokio`).
+//!
+//! ```
+//! use uverbs::tokio::CompletionStream;
+//! use uverbs::Wc;
+//! # use uverbs::{AccessFlags, ConnectOptions, PathOptions, Rc, RecvWr, SendWr};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let context = uverbs::fake::Fabric::new().add_device("rxe0").open()?;
+//! let channel = context.create_completion_channel()?;
+//! let cq = context.create_cq(16).channel(&channel, 0).build()?;
+//! # let pd = context.alloc_pd()?;
+//! # let qp = pd.create_qp::<Rc>(&cq, &cq).build()?;
+//! # let here = qp.prepare(&PathOptions::default())?;
+//! # qp.connect(&here, &here, &ConnectOptions::default())?;
+//! # let room = pd.allocate(64, AccessFlags::LOCAL_WRITE)?;
+//! # qp.post_recv(&[RecvWr::new(2, &[room.slice(..)?])])?;
+//! # qp.post_send(&[SendWr::send(1, &[room.slice(..8)?]).signaled()])?;
+//! let mut stream = CompletionStream::new(&channel)?;
+//! let mut room = [Wc::default(); 16];
+//! for completion in stream.wait(&cq, &mut room).await? {
+//!     println!("{} is done", completion.ok()?.wr_id);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Whoever drops a future or a stream loses no event: one is taken from the kernel in the same step
+//! in which it is handed over. Streams of one reader or channel share its events, as threads do.
+
+// Readiness of the runtime is edge-triggered, and of an error alone it does not wake a reader (a
+// completion channel shows its end in no other way). So the runtime watches an epoll instance of
+// ours, which has the file and the eventfd in it, level-triggered: it is readable when either has
+// anything to say.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+
+use ::tokio::io::Interest;
+use ::tokio::io::unix::AsyncFd;
+use ::tokio::runtime::Handle;
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use uverbs_abi::Errno;
+use uverbs_providers::wc::Wc;
+
+use crate::channel::{CompletionChannel, CompletionEvent, Step, WaitError};
+use crate::cq::CompletionQueue;
+use crate::event::{AsyncEvent, AsyncEvents, EventError};
+
+/// An epoll instance as the runtime wants it.
+#[derive(Debug)]
+struct Watched(OwnedFd);
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Becomes ready when there may be something to read, or the end of it.
+#[derive(Debug)]
+struct Ready {
+    watched: AsyncFd<Watched>,
+}
+
+impl Ready {
+    /// Watches these, which must stay open as long as this does.
+    fn new(fds: [BorrowedFd<'_>; 2]) -> io::Result<Self> {
+        // Asked first, since the runtime's own type panics.
+        Handle::try_current().map_err(io::Error::other)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        for fd in fds {
+            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        }
+        #[allow(
+            deprecated,
+            reason = "its successor (tokio 1.54) is unsafe, for types that may hand out another \
+                      descriptor later or not keep it open; this one owns the one it hands out"
+        )]
+        let watched = AsyncFd::with_interest(Watched(epoll.0), Interest::READABLE)?;
+        Ok(Self { watched })
+    }
+
+    /// Calls `read` until it gives something, or until it gave nothing *after* readiness had been
+    /// cleared: then whatever comes wakes the task.
+    fn poll<T>(
+        &self,
+        cx: &mut TaskContext<'_>,
+        mut read: impl FnMut() -> Result<Option<T>, EventError>,
+    ) -> Poll<Result<T, EventError>> {
+        loop {
+            if let Some(found) = read()? {
+                return Poll::Ready(Ok(found));
+            }
+            match self.watched.poll_read_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(Err(EventError::Os(Errno::from(&error))));
+                }
+            }
+        }
+    }
+}
+
+/// What both streams do, of a reader that gives its events one by one.
+macro_rules! stream {
+    ($stream:ident, $reader:ident, $event:ty) => {
+        impl $stream {
+            /// Waits for the next event. `None` once the stream has ended.
+            ///
+            /// A future of it can be dropped at any time: it holds no event.
+            ///
+            /// # Errors
+            /// As the `next` of the stream, for which see the type.
+            pub async fn next(&mut self) -> Option<Result<$event, EventError>> {
+                std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+            }
+
+            fn poll_event(&self, cx: &mut TaskContext<'_>) -> Poll<Result<$event, EventError>> {
+                self.ready.poll(cx, || self.$reader.try_next())
+            }
+        }
+
+        impl Stream for $stream {
+            type Item = Result<$event, EventError>;
+
+            fn poll_next(
+                mut self: Pin<&mut Self>,
+                cx: &mut TaskContext<'_>,
+            ) -> Poll<Option<Self::Item>> {
+                if self.ended {
+                    return Poll::Ready(None);
+                }
+                let Poll::Ready(next) = self.poll_event(cx) else {
+                    return Poll::Pending;
+                };
+                self.ended = next.is_err();
+                Poll::Ready(match next {
+                    Err(EventError::Stopped | EventError::ContextClosed) => None,
+                    other => Some(other),
+                })
+            }
+        }
+
+        impl FusedStream for $stream {
+            fn is_terminated(&self) -> bool {
+                self.ended
+            }
+        }
+    };
+}
+
+/// The asynchronous events of a context, one after the other.
+///
+/// Ends when the reader is stopped or the context closed; any other error is the last item. A stream
+/// that waits while a call finds the device gone is woken by the event that says so, and not without
+/// it.
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+#[doc(alias = "ibv_get_async_event")]
+pub struct AsyncEventStream {
+    // Before what it watches.
+    ready: Ready,
+    events: AsyncEvents,
+    ended: bool,
+}
+
+impl AsyncEventStream {
+    /// A stream of a reader's events.
+    ///
+    /// # Errors
+    /// Outside of a tokio runtime, or if there is no file descriptor left.
+    ///
+    /// # Panics
+    /// If the runtime was built without I/O (`enable_io`).
+    pub fn new(events: &AsyncEvents) -> io::Result<Self> {
+        Ok(Self {
+            ready: Ready::new([events.as_fd(), events.wake_fd()])?,
+            events: events.clone(),
+            ended: false,
+        })
+    }
+}
+
+stream!(AsyncEventStream, events, AsyncEvent);
+
+/// The events of a completion channel, one after the other, and the wait for completions.
+///
+/// Ends when the channel is stopped or the context closed; any other error is the last item.
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+#[doc(alias = "ibv_get_cq_event")]
+pub struct CompletionStream {
+    // Before what it watches.
+    ready: Ready,
+    channel: CompletionChannel,
+    ended: bool,
+}
+
+impl CompletionStream {
+    /// A stream of a channel's events.
+    ///
+    /// # Errors
+    /// Outside of a tokio runtime, or if there is no file descriptor left.
+    ///
+    /// # Panics
+    /// If the runtime was built without I/O (`enable_io`).
+    pub fn new(channel: &CompletionChannel) -> io::Result<Self> {
+        Ok(Self {
+            ready: Ready::new([channel.as_fd(), channel.wake_fd()])?,
+            channel: channel.clone(),
+            ended: false,
+        })
+    }
+
+    /// As [`CompletionQueue::wait`] for a queue of this channel: polls, and if there is nothing arms,
+    /// polls once more, and waits.
+    ///
+    /// A future of it can be dropped at any time: completions stay in the queue, which may be left
+    /// armed, and no event is lost.
+    ///
+    /// # Errors
+    /// [`WaitError`].
+    pub async fn wait<'b>(
+        &mut self,
+        cq: &CompletionQueue,
+        mut out: &'b mut [Wc],
+    ) -> Result<&'b mut [Wc], WaitError> {
+        if cq.channel().as_ref() != Some(&self.channel) {
+            return Err(WaitError::NoChannel);
+        }
+        loop {
+            match cq.step(out)? {
+                Step::Ready(done) => return Ok(done),
+                Step::Wait(room) => out = room,
+            }
+            let event = std::future::poll_fn(|cx| self.poll_event(cx)).await?;
+            // Between here and the poll of the queue nothing is awaited.
+            cq.is_mine(event)?;
+        }
+    }
+}
+
+stream!(CompletionStream, channel, CompletionEvent);
