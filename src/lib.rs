@@ -163,7 +163,7 @@ pub use error::{
 };
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
 pub use gid::{Gid, GidEntry, GidType};
-pub use mr::{MemoryRegion, PageBuf, RawMemory, RawParts, StableBytes};
+pub use mr::{MemoryRegion, PageBuf, RawMemory, RawParts, Slices, StableBytes};
 pub use pd::ProtectionDomain;
 pub use qp::{
     AckTimeout, AddressVector, AnyQueuePair, ConnectError, ConnectOptions, Endpoint, EndpointError,

@@ -205,6 +205,21 @@ fn regions_and_stretches_of_them() {
         told(region.remote(65)),
         "bytes 65..65 are not inside a region of 64 bytes"
     );
+    assert_eq!(
+        told(region.slices(1.., 0)),
+        "a region cannot be cut into elements of at most 0 bytes"
+    );
+    assert_eq!(
+        told(region.slices(60..65, 8)),
+        "bytes 60..65 are not inside a region of 64 bytes"
+    );
+    let cut: Vec<_> = region.slices(1..20, 8).unwrap().collect();
+    let places: Vec<_> = cut
+        .iter()
+        .map(|sge| (sge.addr() - region.addr(), sge.len()))
+        .collect();
+    assert_eq!(places, [(1, 8), (9, 8), (17, 3)]);
+    assert!(cut.iter().all(|sge| sge.lkey() == region.lkey()));
     let past = told(region.write_at(usize::MAX, b"x"));
     assert!(
         past.ends_with("are not inside a region of 64 bytes"),

@@ -165,6 +165,9 @@ pub enum RangeError {
         /// The range's length.
         given: usize,
     },
+    /// Elements of at most 0 bytes, which hold nothing.
+    #[error("a region cannot be cut into elements of at most 0 bytes")]
+    ZeroMaximum,
     /// A write to memory whose owner may only read it.
     #[error("the buffer is read-only")]
     ReadOnly,

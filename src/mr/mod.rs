@@ -7,8 +7,10 @@
 
 mod memory;
 mod owner;
+mod slices;
 
 pub use owner::{PageBuf, RawMemory, RawParts, StableBytes};
+pub use slices::Slices;
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -230,7 +232,8 @@ impl<B: StableBytes> MemoryRegion<B> {
     /// A stretch of it for a work request.
     ///
     /// # Errors
-    /// [`RangeError`] if it is not inside the region or longer than 2³¹ bytes.
+    /// [`RangeError`] if it is not inside the region or longer than 2³¹ bytes;
+    /// [`slices`](Self::slices) cuts what is longer.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Sge, RangeError> {
         let (start, len) = self.bounds(range)?;
         let short = u32::try_from(len).ok().filter(|len| *len <= MAX_MESSAGE);
