@@ -7,6 +7,7 @@
 //! | [`command`] | one ioctl command: typed attributes in, typed reply out | `std` |
 //! | [`legacy`] | the older `write()` framing, kept for the doorbell | `std` |
 //! | [`kernel`] | [`Kernel`], the seam between us and the device node | `std` |
+//! | [`netlink`] | asking the kernel which devices there are | `std` |
 //! | [`report`] | the long form of an error, and what all errors can say | `std` |
 //! | [`session`] | one open device: whose process, which driver, still there? | `std` |
 //! | [`sys`] | the system calls themselves; the one place here with `unsafe` | `std` |
@@ -32,6 +33,8 @@ pub mod kernel;
 pub mod legacy;
 #[cfg(feature = "std")]
 pub mod mapping;
+#[cfg(feature = "std")]
+pub mod netlink;
 #[cfg(feature = "std")]
 pub mod report;
 #[cfg(feature = "std")]
