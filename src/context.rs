@@ -17,11 +17,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::attr::{DeviceAttr, PortAttr};
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
-use crate::device::{self, Device, UVERBS_ABI};
+use crate::device::{Device, Discovery, OpenFile};
 use crate::error::{AllocPdError, CreateError, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
-use crate::open;
 use crate::pd::ProtectionDomain;
 
 /// An open device: the root of everything made on it.
@@ -46,8 +45,8 @@ struct ContextInner {
     driver_abi: u32,
     name: String,
     node: PathBuf,
-    /// Whether it was opened from its node, and not on a kernel that a test plays.
-    from_node: bool,
+    /// What it was opened from; a played kernel has none.
+    device: Option<Device>,
     num_comp_vectors: u32,
     leaked: AtomicU64,
 }
@@ -61,34 +60,16 @@ impl Context {
     /// # Errors
     /// [`OpenError`], with what to do about it.
     pub fn open(name: &str) -> Result<Self, OpenError> {
-        let devices = device::devices()?;
-        match devices.iter().find(|device| device.name() == name) {
-            Some(device) => device.open(),
-            None => Err(OpenError::NoSuchDevice {
-                name: name.to_owned(),
-                present: devices
-                    .iter()
-                    .map(|device| device.name().to_owned())
-                    .collect(),
-            }),
-        }
+        Discovery::system().open(name)
     }
 
     pub(crate) fn open_device(device: &Device) -> Result<Self, OpenError> {
-        if let Some(found) = device::kernel_abi().filter(|abi| *abi != UVERBS_ABI) {
-            return Err(OpenError::KernelAbi {
-                found,
-                wanted: UVERBS_ABI,
-            });
-        }
-        let kernel = open::node(device).map_err(|source| OpenError::Node {
-            path: device.node().to_owned(),
-            source,
-        })?;
-        let (name, node) = (device.name(), device.node());
-        let kernel: Arc<dyn Kernel> = Arc::new(kernel);
+        let file = OpenFile::open(device)?;
+        let kernel: Arc<dyn Kernel> = Arc::new(file.kernel);
+        let (name, node) = (&file.name, &file.node);
         let provider = uverbs_providers::for_driver;
-        Self::start((kernel, true), name, node, device.driver_abi(), provider)
+        let from = Some(device.clone());
+        Self::start((kernel, from), name, node, device.driver_abi(), provider)
     }
 
     /// A context on any implementation of the kernel's side: the seam for tests without a device.
@@ -102,7 +83,7 @@ impl Context {
         driver_abi: u32,
     ) -> Result<Self, OpenError> {
         Self::start(
-            (kernel, false),
+            (kernel, None),
             name,
             node,
             driver_abi,
@@ -126,11 +107,11 @@ impl Context {
         driver_abi: u32,
         provider: Option<&'static dyn Provider>,
     ) -> Result<Self, OpenError> {
-        Self::start((kernel, false), name, node, driver_abi, |_| provider)
+        Self::start((kernel, None), name, node, driver_abi, |_| provider)
     }
 
     fn start(
-        (kernel, from_node): (Arc<dyn Kernel>, bool),
+        (kernel, device): (Arc<dyn Kernel>, Option<Device>),
         name: &str,
         node: &Path,
         driver_abi: u32,
@@ -170,7 +151,7 @@ impl Context {
                 driver_abi,
                 name: name.to_owned(),
                 node: node.to_owned(),
-                from_node,
+                device,
                 num_comp_vectors: context.num_comp_vectors,
                 leaked: AtomicU64::new(0),
             }),
@@ -348,13 +329,17 @@ impl Context {
             .max_by_key(GidEntry::rank))
     }
 
-    /// A port's P_Keys by index, as sysfs has them: uverbs has no query for them.
+    /// A port's P_Keys by index, as sysfs has them: uverbs has no query for them. The device may
+    /// have been renamed since it was opened.
     ///
     /// # Errors
-    /// What sysfs said; the device's present name must still be the one it was opened under.
+    /// What sysfs said; [`io::ErrorKind::NotFound`] if the device is gone or sysfs is not there.
     #[doc(alias = "ibv_query_pkey")]
     pub fn pkeys(&self, port: u8) -> io::Result<Vec<u16>> {
-        device::pkeys(self.name(), port)
+        match &self.inner.device {
+            Some(device) => device.pkeys(port),
+            None => Discovery::system().pkeys(self.name(), port),
+        }
     }
 
     /// Makes a protection domain.
@@ -434,7 +419,7 @@ impl Context {
 
     /// Whether the machine's network and the device belong together.
     pub(crate) fn is_from_node(&self) -> bool {
-        self.inner.from_node
+        self.inner.device.is_some()
     }
 
     pub(crate) fn driver_abi(&self) -> u32 {

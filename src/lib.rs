@@ -154,7 +154,9 @@ pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};
 pub use channel::{CompletionAcks, CompletionChannel, CompletionEvent, WaitError};
 pub use context::Context;
 pub use cq::{CompletionQueue, CompletionQueueBuilder, ExclusiveCompletionQueue};
-pub use device::{Device, devices};
+#[doc(hidden)]
+pub use device::Discovery;
+pub use device::{Device, NetnsMode, NodeType, devices, netns_mode};
 pub use diagnose::{MemoryFinding, PathFinding};
 pub use error::{
     AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,

@@ -37,6 +37,7 @@ fn what_opening_can_run_into_has_a_next_step() {
     let nobody = OpenError::NoSuchDevice {
         name: "rxe0".to_owned(),
         present: Vec::new(),
+        hints: Vec::new(),
     };
     assert_eq!(
         nobody.to_string(),
@@ -60,7 +61,7 @@ fn what_opening_can_run_into_has_a_next_step() {
     };
     assert_eq!(
         other.to_string(),
-        "the kernel speaks uverbs ABI 7, this crate speaks 6"
+        "the kernel speaks uverbs ABI 7, this crate speaks 6; a newer version of this crate is needed"
     );
 
     let device = device();

@@ -1,14 +1,27 @@
-//! The devices of this machine, as sysfs has them at the moment of asking.
+//! The devices of this machine, as the kernel has them at the moment of asking.
 //!
-//! Ground truth: `Documentation/ABI/stable/sysfs-class-infiniband` and
-//! `/sys/class/infiniband_verbs`. Nothing is cached and nothing is inferred from names: a device's
-//! name can be changed at any time, `uverbsN` has nothing to do with the N in it, and which driver
-//! it is the kernel is asked when it is opened. A virtual device (rxe, siw) has no PCI parent, and
-//! needs none.
+//! The kernel is asked over netlink, and where that is closed, sysfs is read. Nothing is cached and
+//! nothing is inferred from names: a device's name can be changed at any time, `uverbsN` has nothing
+//! to do with the N in it, and which driver it is the kernel says. A virtual device (rxe, siw) has
+//! no PCI parent, and needs none.
 
-use std::fs;
+mod discovery;
+mod kind;
+mod listing;
+mod netlink;
+mod node;
+mod opening;
+mod sysfs;
+
+pub use discovery::Discovery;
+pub use kind::{NetnsMode, NodeType};
+pub(crate) use opening::OpenFile;
+
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use uverbs_abi::layout::driver::DriverId;
 
 use crate::context::Context;
 use crate::error::{ListError, OpenError};
@@ -16,11 +29,11 @@ use crate::error::{ListError, OpenError};
 /// The uverbs ABI that this crate speaks; the kernel has had no other since 2005.
 pub(crate) const UVERBS_ABI: u32 = 6;
 
-const CLASS: &str = "/sys/class/infiniband_verbs";
-const NODES: &str = "/dev/infiniband";
-
 /// A device that can be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It stands for the device that was listed, not for its name: opening it opens that device, under
+/// whatever name it has then, or fails. Two are equal if all that was listed of them is.
+#[derive(Clone)]
 #[doc(alias = "ibv_device")]
 pub struct Device {
     name: String,
@@ -28,12 +41,31 @@ pub struct Device {
     number: u64,
     node: PathBuf,
     driver_abi: u32,
+    driver: Option<DriverId>,
+    node_type: Option<NodeType>,
+    node_guid: Option<[u8; 8]>,
+    fw_version: Option<String>,
+    mark: Mark,
+    discovery: Discovery,
+}
+
+/// By what the device is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// The kernel's number of the device, from netlink: it counts on, and gives none out twice.
+    Index(u32),
+    /// The inode of its folder in sysfs, which is made anew with the device.
+    Folder(u64),
 }
 
 /// Lists the devices. A machine without any gives an empty list: that is no error.
 ///
+/// The kernel is asked over netlink; where that is closed (a sandbox, a kernel without the module
+/// `ib_core`), sysfs is read. A device without a uverbs node, or one that goes away meanwhile, is
+/// left out. The order is that of the nodes.
+///
 /// # Errors
-/// [`ListError`] if sysfs is there but cannot be read.
+/// [`ListError`] if netlink is closed and sysfs is not there or cannot be read.
 ///
 /// # Examples
 /// ```
@@ -44,18 +76,41 @@ pub struct Device {
 /// ```
 #[doc(alias = "ibv_get_device_list")]
 pub fn devices() -> Result<Vec<Device>, ListError> {
-    scan(Path::new(CLASS), Path::new(NODES))
+    Discovery::system().devices()
+}
+
+/// Whether network namespaces share all RDMA devices; `None` if the kernel does not say (`ib_core`
+/// is not loaded).
+///
+/// Source: netlink, or `/sys/module/ib_core/parameters/netns_mode`.
+#[must_use]
+pub fn netns_mode() -> Option<NetnsMode> {
+    Discovery::system().netns_mode()
 }
 
 impl Device {
-    /// Its name: `rxe0`, `mlx5_0`, … Names may be changed while a program runs.
+    /// Its name when it was listed: `rxe0`, `mlx5_0`, … Names may be changed while a program runs.
     #[must_use]
     #[doc(alias = "ibv_get_device_name")]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its device node.
+    /// Its present name; `None` if the device is gone, or the kernel cannot be asked.
+    #[must_use]
+    pub fn present_name(&self) -> Option<String> {
+        self.discovery.present_name(self)
+    }
+
+    /// The kernel's name of its node: `uverbs0`, … The number has nothing to do with the name's.
+    #[must_use]
+    #[doc(alias = "dev_name")]
+    pub fn uverbs_name(&self) -> &str {
+        &self.uverbs
+    }
+
+    /// Its device node: under the kernel's name in `/dev/infiniband`, or else the one that was
+    /// found to have its device number; if there is none, where it should be.
     #[must_use]
     pub fn node(&self) -> &Path {
         &self.node
@@ -67,6 +122,58 @@ impl Device {
         self.driver_abi
     }
 
+    /// The kernel driver behind it; `None` if it was listed from sysfs, which does not say, or if
+    /// the kernel keeps it to itself. [`Context::driver`] always knows.
+    #[must_use]
+    pub const fn driver(&self) -> Option<DriverId> {
+        self.driver
+    }
+
+    /// The kernel's number of the device, which stays when it is renamed and is not given to
+    /// another; `None` if it was listed from sysfs, which does not have it.
+    #[must_use]
+    #[doc(alias = "ibv_get_device_index")]
+    pub const fn index(&self) -> Option<u32> {
+        match self.mark {
+            Mark::Index(index) => Some(index),
+            Mark::Folder(_) => None,
+        }
+    }
+
+    /// What kind of adapter it is; `None` if neither netlink nor sysfs said.
+    #[must_use]
+    #[doc(alias = "ibv_node_type")]
+    pub const fn node_type(&self) -> Option<NodeType> {
+        self.node_type
+    }
+
+    /// Its node GUID, as [`DeviceAttr::node_guid`](crate::DeviceAttr::node_guid) has it; `None` if
+    /// neither netlink nor sysfs said.
+    #[must_use]
+    #[doc(alias = "ibv_get_device_guid")]
+    pub const fn node_guid(&self) -> Option<[u8; 8]> {
+        self.node_guid
+    }
+
+    /// Version of its firmware; `None` for software devices.
+    #[must_use]
+    #[doc(alias = "fw_ver")]
+    pub fn fw_version(&self) -> Option<&str> {
+        self.fw_version.as_deref()
+    }
+
+    /// Major and minor number of its node.
+    #[must_use]
+    pub const fn device_number(&self) -> (u32, u32) {
+        (libc::major(self.number), libc::minor(self.number))
+    }
+
+    /// A port's P_Keys, under whatever name the device has now.
+    pub(crate) fn pkeys(&self, port: u8) -> io::Result<Vec<u16>> {
+        let name = self.present_name().ok_or(io::ErrorKind::NotFound)?;
+        self.discovery.pkeys(&name, port)
+    }
+
     /// The device number of the node, as `stat(2)` gives it in `st_rdev`.
     pub(crate) const fn number(&self) -> u64 {
         self.number
@@ -75,170 +182,43 @@ impl Device {
     /// Opens it.
     ///
     /// # Errors
-    /// [`OpenError`], with what to do about it.
+    /// [`OpenError`], with what to do about it; [`OpenError::Replaced`] if this device is gone, also
+    /// if another has its name or its node by now.
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context, OpenError> {
         Context::open_device(self)
     }
 }
 
-fn scan(class: &Path, nodes: &Path) -> Result<Vec<Device>, ListError> {
-    let entries = match fs::read_dir(class) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => {
-            return Err(ListError {
-                path: class.to_owned(),
-                source,
-            });
-        }
-    };
-    let mut devices = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|source| ListError {
-            path: class.to_owned(),
-            source,
-        })?;
-        let file_name = entry.file_name();
-        let Some(uverbs) = file_name.to_str().filter(|name| name.starts_with("uverbs")) else {
-            continue;
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        let all = |device: &Self| {
+            (
+                (device.mark, device.number, device.driver_abi, device.driver),
+                (device.node_type, device.node_guid),
+            )
         };
-        // A device that is taken away meanwhile loses its files one after the other: it is gone.
-        if let Some(device) = read_device(&entry.path(), uverbs, nodes) {
-            devices.push(device);
-        }
+        all(self) == all(other)
+            && self.name == other.name
+            && self.uverbs == other.uverbs
+            && self.node == other.node
+            && self.fw_version == other.fw_version
     }
-    devices.sort_by_key(|device| device.number);
-    Ok(devices)
 }
 
-fn read_device(dir: &Path, uverbs: &str, nodes: &Path) -> Option<Device> {
-    Some(Device {
-        name: read_word(&dir.join("ibdev"))?,
-        uverbs: uverbs.to_owned(),
-        number: parse_dev(&read_word(&dir.join("dev"))?)?,
-        node: nodes.join(uverbs),
-        driver_abi: read_word(&dir.join("abi_version"))?.parse().ok()?,
-    })
-}
+impl Eq for Device {}
 
-fn read_word(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let word = text.trim();
-    (!word.is_empty()).then(|| word.to_owned())
-}
-
-/// `major:minor` as `st_rdev`.
-fn parse_dev(text: &str) -> Option<u64> {
-    let (major, minor) = text.split_once(':')?;
-    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// The uverbs ABI of the running kernel, or `None` if `ib_uverbs` is not loaded.
-pub(crate) fn kernel_abi() -> Option<u32> {
-    read_word(&Path::new(CLASS).join("abi_version"))?
-        .parse()
-        .ok()
-}
-
-/// A port's P_Keys, by index, as sysfs has them: the uverbs interface has no query for them.
-pub(crate) fn pkeys(device: &str, port: u8) -> io::Result<Vec<u16>> {
-    let dir = PathBuf::from(format!("/sys/class/infiniband/{device}/ports/{port}/pkeys"));
-    let mut keys = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        let index: Option<u32> = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.parse().ok());
-        let text = fs::read_to_string(&path)?;
-        let key = text
-            .trim()
-            .strip_prefix("0x")
-            .and_then(|hex| u16::from_str_radix(hex, 16).ok());
-        match (index, key) {
-            (Some(index), Some(key)) => keys.push((index, key)),
-            // Left out, it would shift those behind it.
-            _ => {
-                let what = format!("{} is no P_Key", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-            }
-        }
-    }
-    keys.sort_unstable();
-    Ok(keys.into_iter().map(|(_, key)| key).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sysfs(devices: &[(&str, &str, &str, &str)]) -> PathBuf {
-        let unique = format!("uverbs-scan-{}-{:p}", std::process::id(), devices);
-        let root = std::env::temp_dir().join(unique);
-        let _ = fs::remove_dir_all(&root);
-        fs::create_dir_all(&root).unwrap();
-        fs::write(root.join("abi_version"), "6\n").unwrap();
-        for (uverbs, ibdev, dev, abi) in devices {
-            let dir = root.join(uverbs);
-            fs::create_dir(&dir).unwrap();
-            fs::write(dir.join("ibdev"), ibdev).unwrap();
-            fs::write(dir.join("dev"), dev).unwrap();
-            fs::write(dir.join("abi_version"), abi).unwrap();
-        }
-        root
-    }
-
-    #[test]
-    fn no_class_directory_is_an_empty_list() {
-        let devices = scan(Path::new("/nonexistent/class"), Path::new("/dev")).unwrap();
-        assert!(devices.is_empty());
-    }
-
-    #[test]
-    fn devices_come_in_node_order_whatever_their_names() {
-        let root = sysfs(&[
-            ("uverbs10", "a\n", "231:202\n", "2\n"),
-            ("uverbs2", "mlx5_0\n", "231:194\n", "1\n"),
-            ("uverbs0", "zz\n", "231:192\n", "2\n"),
-        ]);
-        let devices = scan(&root, Path::new("/dev/infiniband")).unwrap();
-        let names: Vec<_> = devices.iter().map(Device::name).collect();
-        assert_eq!(names, ["zz", "mlx5_0", "a"]);
-        assert_eq!(devices[1].node(), Path::new("/dev/infiniband/uverbs2"));
-        assert_eq!(devices[1].number(), libc::makedev(231, 194));
-        assert_eq!(devices[1].driver_abi(), 1);
-        fs::remove_dir_all(root).unwrap();
-    }
-
-    #[test]
-    fn a_device_that_is_half_gone_is_left_out() {
-        let root = sysfs(&[
-            ("uverbs0", "rxe0\n", "231:192\n", "2\n"),
-            ("uverbs1", "rxe1\n", "nonsense\n", "2\n"),
-            ("uverbs2", "", "231:194\n", "2\n"),
-        ]);
-        let devices = scan(&root, Path::new("/dev/infiniband")).unwrap();
-        assert_eq!(
-            devices.iter().map(Device::name).collect::<Vec<_>>(),
-            ["rxe0"]
-        );
-        fs::remove_dir_all(root).unwrap();
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_device_number_is_read_from_nothing_but_two_numbers(text in "[0-9]{0,11}:?[0-9]{0,11}.?") {
-            let plain = text.split_once(':').and_then(|(major, minor)| {
-                Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
-            });
-            let wanted = plain.map(|(major, minor)| libc::makedev(major, minor));
-            proptest::prop_assert_eq!(parse_dev(&text), wanted);
-        }
-
-        #[test]
-        fn no_text_is_too_odd_to_be_looked_at(text in ".*") {
-            let _ = parse_dev(&text);
-        }
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.device_number();
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("uverbs", &self.uverbs)
+            .field("device_number", &format_args!("{major}:{minor}"))
+            .field("node", &self.node)
+            .field("driver", &self.driver)
+            .field("driver_abi", &self.driver_abi)
+            .field("mark", &self.mark)
+            .finish_non_exhaustive()
     }
 }

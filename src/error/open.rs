@@ -4,18 +4,26 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use uverbs_abi::netlink::NetlinkError;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
 use super::into_io;
 
-/// The device list could not be read.
+/// The device list could not be read: netlink was closed, and sysfs could not be read.
 #[derive(Debug, Error)]
-#[error("cannot list RDMA devices: {path}: {source}", path = path.display())]
+#[error(
+    "cannot list RDMA devices: {path}: {source}; and over netlink: {netlink} (in a container: is \
+     /sys there, or may it use netlink?)",
+    path = path.display()
+)]
+#[non_exhaustive]
 pub struct ListError {
-    /// What was being read.
+    /// What was being read in sysfs.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// What the kernel said to that.
     pub source: io::Error,
+    /// Why netlink did not answer.
+    pub netlink: NetlinkError,
 }
 
 /// A device could not be opened.
@@ -23,12 +31,18 @@ pub struct ListError {
 #[non_exhaustive]
 pub enum OpenError {
     /// There is no device of that name.
-    #[error("no RDMA device is called {name:?}; {}", present_devices(present))]
+    #[error(
+        "no RDMA device is called {name:?}; {}{}",
+        present_devices(present),
+        also(hints)
+    )]
     NoSuchDevice {
         /// The name asked for.
         name: String,
         /// The names there are.
         present: Vec<String>,
+        /// What may explain it, in words.
+        hints: Vec<String>,
     },
     /// The list could not be read.
     #[error(transparent)]
@@ -41,13 +55,64 @@ pub enum OpenError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// What has the device's name in `/dev/infiniband` is another device's node, or no node, and no
+    /// node there has the device's number.
+    #[error(
+        "cannot open {path}: it is stale: it is {}, the device has number {}:{}; run udev, or make \
+         the node anew (in a container: pass /dev/infiniband in again)",
+        what_is_there(*found), wanted.0, wanted.1, path = path.display()
+    )]
+    StaleNode {
+        /// The stale node.
+        path: PathBuf,
+        /// Its major and minor number; `None` if it is no character device.
+        found: Option<(u32, u32)>,
+        /// The device's.
+        wanted: (u32, u32),
+    },
+    /// The device that was listed is gone, and perhaps another has come to its place.
+    #[error(
+        "the device that was listed as {device} is gone ({}); list the devices again",
+        whose(uverbs, now.as_deref())
+    )]
+    Replaced {
+        /// Its name when it was listed.
+        device: String,
+        /// The kernel's name of its node.
+        uverbs: String,
+        /// Whose that node is by now.
+        now: Option<String>,
+    },
+    /// The device belongs to another network namespace.
+    #[error(
+        "cannot open {path}: {source}; RDMA devices belong to one network namespace each here \
+         (`rdma system show`: netns exclusive), and {device} not to this one: `rdma dev set {device} \
+         netns …` moves it",
+        path = path.display()
+    )]
+    OtherNamespace {
+        /// The device.
+        device: String,
+        /// Its node.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The running kernel speaks another uverbs ABI.
-    #[error("the kernel speaks uverbs ABI {found}, this crate speaks {wanted}")]
+    #[error("the kernel speaks uverbs ABI {found}, this crate speaks {wanted}{}", which_is_old(*found, *wanted))]
     KernelAbi {
         /// The kernel's.
         found: u32,
         /// Ours.
         wanted: u32,
+    },
+    /// What sysfs says of the kernel's uverbs ABI is no number.
+    #[error("{path} says {text:?}, which is no version of the uverbs ABI", path = path.display())]
+    OddKernelAbi {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        text: String,
     },
     /// The kernel refused a command that opening needs.
     #[error("cannot open {device}: {source}{}", old_kernel_hint(source))]
@@ -75,6 +140,44 @@ fn present_devices(present: &[String]) -> String {
     }
 }
 
+fn also(hints: &[String]) -> String {
+    hints.iter().map(|hint| format!("; {hint}")).collect()
+}
+
+fn what_is_there(found: Option<(u32, u32)>) -> String {
+    match found {
+        Some((major, minor)) => format!("the node of {major}:{minor}"),
+        None => "no character device".to_owned(),
+    }
+}
+
+fn whose(uverbs: &str, now: Option<&str>) -> String {
+    match now {
+        Some(name) => format!("{uverbs} is {name}'s now"),
+        None => format!("there is no {uverbs} any more"),
+    }
+}
+
+fn which_is_old(found: u32, wanted: u32) -> &'static str {
+    if found > wanted {
+        "; a newer version of this crate is needed"
+    } else {
+        "; a newer kernel is needed"
+    }
+}
+
+impl OpenError {
+    /// Whether the device went away, so that a new listing may find another of its name.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match self {
+            Self::Replaced { .. } => true,
+            // Gone after it had been opened.
+            Self::Command { source, .. } => source.errno() == Some(Errno::EIO),
+            _ => false,
+        }
+    }
+}
+
 fn node_hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -82,7 +185,7 @@ fn node_hint(source: &io::Error) -> &'static str {
              device rules"
         }
         Some(libc::ENOENT) => {
-            "; sysfs has the device, /dev has no node for it: run udev, or make the node (in a \
+            "; the kernel has the device, /dev has no node for it: run udev, or make the node (in a \
              container: pass /dev/infiniband in)"
         }
         Some(libc::ENXIO | libc::ENODEV) => "; the device has been removed",
@@ -108,9 +211,9 @@ impl Explain for OpenError {
     fn errno(&self) -> Option<Errno> {
         match self {
             Self::List(error) => error.errno(),
-            Self::Node { source, .. } | Self::Events { source, .. } => {
-                source.raw_os_error().map(Errno::from_raw)
-            }
+            Self::Node { source, .. }
+            | Self::OtherNamespace { source, .. }
+            | Self::Events { source, .. } => source.raw_os_error().map(Errno::from_raw),
             Self::Command { source, .. } => source.errno(),
             _ => None,
         }

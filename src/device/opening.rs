@@ -1,0 +1,128 @@
+//! Opens the device that was listed, and no other.
+//!
+//! The order matters: first the node is opened, then the kernel is asked whether the device is still
+//! there, under the same device number. A number belongs to one device for as long as that device
+//! is there; so if it is there afterwards, it was the one behind the node.
+
+use std::io;
+use std::path::PathBuf;
+
+use uverbs_abi::sys::UverbsFd;
+
+use super::kind::NetnsMode;
+use super::node::{self, Node};
+use super::{Device, Mark, UVERBS_ABI, netlink, sysfs};
+use crate::error::OpenError;
+use crate::open;
+
+/// A device's file, just opened.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) kernel: UverbsFd,
+    pub(crate) node: PathBuf,
+    /// The name by then.
+    pub(crate) name: String,
+}
+
+impl OpenFile {
+    pub(crate) fn open(device: &Device) -> Result<Self, OpenError> {
+        let abi = device.discovery.kernel_abi()?;
+        if let Some(found) = abi.filter(|abi| *abi != UVERBS_ABI) {
+            return Err(OpenError::KernelAbi {
+                found,
+                wanted: UVERBS_ABI,
+            });
+        }
+        let path = match node::find(&device.discovery, &device.uverbs, device.number) {
+            Node::Here(path) => path,
+            other => return Err(no_node(device, other)),
+        };
+        let kernel = match open::node(&path, device.number()) {
+            Ok(kernel) => kernel,
+            Err(source) => return Err(refused(device, path, source)),
+        };
+        match name_if_same(device) {
+            Some(name) => Ok(Self {
+                kernel,
+                node: path,
+                name,
+            }),
+            None => Err(replaced(device)),
+        }
+    }
+}
+
+/// The device's present name, if it is still the one that was listed.
+fn name_if_same(device: &Device) -> Option<String> {
+    match device.mark {
+        Mark::Index(index) => {
+            match netlink::confirm(&device.discovery, index, device.number) {
+                Ok(name) => name,
+                // Netlink was closed since: the folder of the number says whose it is, and the
+                // number has been checked.
+                Err(_) => sysfs::name_of(&device.discovery, &device.uverbs)
+                    .filter(|name| *name == device.name),
+            }
+        }
+        Mark::Folder(folder) => sysfs::present_name(&device.discovery, &device.uverbs, folder),
+    }
+}
+
+fn replaced(device: &Device) -> OpenError {
+    OpenError::Replaced {
+        device: device.name.clone(),
+        uverbs: device.uverbs.clone(),
+        now: sysfs::name_of(&device.discovery, &device.uverbs),
+    }
+}
+
+/// No node: since the device is gone, or since nobody made one?
+fn no_node(device: &Device, node: Node) -> OpenError {
+    if name_if_same(device).is_none() {
+        return replaced(device);
+    }
+    let (path, found) = match node {
+        Node::Stale { path, found } => (path, found),
+        Node::Here(path) | Node::Missing(path) => {
+            return OpenError::Node {
+                path,
+                source: io::Error::from_raw_os_error(libc::ENOENT),
+            };
+        }
+    };
+    OpenError::StaleNode {
+        path,
+        found,
+        wanted: device.device_number(),
+    }
+}
+
+fn refused(device: &Device, path: PathBuf, source: io::Error) -> OpenError {
+    let errno = source.raw_os_error();
+    // `UverbsFd::open` found another node there than was found before: no number.
+    let may_be_gone = matches!(
+        errno,
+        None | Some(libc::ENXIO | libc::ENODEV | libc::EIO | libc::ENOENT)
+    );
+    if may_be_gone && name_if_same(device).is_none() {
+        return replaced(device);
+    }
+    // Only a device of another network namespace is refused so while the kernel lists it in none
+    // of its answers here.
+    let is_elsewhere = errno == Some(libc::EPERM)
+        && device.discovery.netns_mode() == Some(NetnsMode::Exclusive)
+        && match device.mark {
+            Mark::Index(index) => {
+                matches!(netlink::present_name(&device.discovery, index), Ok(None))
+            }
+            Mark::Folder(_) => true,
+        };
+    if is_elsewhere {
+        return OpenError::OtherNamespace {
+            device: device.name.clone(),
+            path,
+            source,
+        };
+    }
+    OpenError::Node { path, source }
+}
