@@ -11,25 +11,24 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
+use uverbs::abi::layout::netlink::{
+    RDMA_NLDEV_ATTR_DEV_INDEX as DEV_INDEX, RDMA_NLDEV_ATTR_DEV_NAME as DEV_NAME,
+    RDMA_NLDEV_ATTR_LINK_TYPE as LINK_TYPE, RDMA_NLDEV_ATTR_NDEV_NAME as NDEV_NAME,
+    RDMA_NLDEV_CMD_DELLINK as DELLINK, RDMA_NLDEV_CMD_NEWLINK as NEWLINK,
+    RDMA_NLDEV_CMD_SET as SET,
+};
+use uverbs::abi::netlink::nldev::{self, request};
+use uverbs::abi::netlink::{Client, Protocol};
 
 use super::net::{ENDS, End};
-use super::netlink::{ACK, DUMP, Message, Socket, attributes};
+use super::netlink::{ACK, Message, Socket};
 
 /// The devices, in the order of [`ENDS`].
 pub const DEVICES: [&str; 2] = ["rxe0", "rxe1"];
 
-const NLDEV: u16 = 5 << 10;
-const GET: u16 = 1;
-const NEWLINK: u16 = 3;
-const DELLINK: u16 = 4;
-const DEV_INDEX: u16 = 1;
-const DEV_NAME: u16 = 2;
-const NDEV_NAME: u16 = 51;
-const LINK_TYPE: u16 = 65;
-
 /// Makes an rxe device on a network device, as `rdma link add NAME type rxe netdev NETDEV` does.
 pub fn link_add_on(name: &str, netdev: &str) -> io::Result<()> {
-    let m = Message::new(NLDEV | NEWLINK, ACK)
+    let m = Message::new(request(NEWLINK), ACK)
         .text(DEV_NAME, name)
         .text(LINK_TYPE, "rxe")
         .text(NDEV_NAME, netdev);
@@ -57,31 +56,31 @@ pub fn link_add(name: &str) -> io::Result<()> {
 pub fn link_delete(name: &str) -> io::Result<()> {
     let index = device_index(name)?
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no device {name}")))?;
-    let m = Message::new(NLDEV | DELLINK, ACK).number(DEV_INDEX, index);
+    let m = Message::new(request(DELLINK), ACK).number(DEV_INDEX, index);
     Socket::open(SockProtocol::NetlinkRDMA)?
         .ask(m)
         .map(drop)
         .map_err(|e| io::Error::new(e.kind(), format!("deleting {name}: {e}")))
 }
 
+/// Gives an RDMA device another name, as `rdma dev set NAME name OTHER` does.
+pub fn rename(name: &str, other: &str) -> io::Result<()> {
+    let index = device_index(name)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no device {name}")))?;
+    let m = Message::new(request(SET), ACK)
+        .number(DEV_INDEX, index)
+        .text(DEV_NAME, other);
+    Socket::open(SockProtocol::NetlinkRDMA)?
+        .ask(m)
+        .map(drop)
+        .map_err(|e| io::Error::new(e.kind(), format!("renaming {name} to {other}: {e}")))
+}
+
 /// The kernel's number of an RDMA device; `None` if there is none of that name.
 pub fn device_index(name: &str) -> io::Result<Option<u32>> {
-    let all = Socket::open(SockProtocol::NetlinkRDMA)?.ask(Message::new(NLDEV | GET, DUMP))?;
-    for device in &all {
-        let mut index = None;
-        let mut named = false;
-        for (kind, value) in attributes(device) {
-            match kind {
-                DEV_INDEX => index = value.try_into().ok().map(u32::from_ne_bytes),
-                DEV_NAME => named = value.strip_suffix(b"\0") == Some(name.as_bytes()),
-                _ => {}
-            }
-        }
-        if named {
-            return Ok(index);
-        }
-    }
-    Ok(None)
+    let all = nldev::devices(&mut Client::open(Protocol::Rdma)?)?;
+    let named = all.iter().find(|device| device.name == name);
+    Ok(named.map(|device| device.index))
 }
 
 fn end_of(name: &str) -> io::Result<End> {
