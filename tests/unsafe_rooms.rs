@@ -2,20 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
+use support::sources::sources;
 
 /// Whether a line of code, comments apart, uses or declares something unsafe.
 fn is_unsafe(line: &str) -> bool {
@@ -45,7 +38,7 @@ fn the_table_of_rooms_is_the_tree() {
 
     let mut files = Vec::new();
     for dir in ["abi/src", "providers/src", "src"] {
-        sources(&root.join(dir), &mut files);
+        files.extend(sources(&root.join(dir)));
     }
     assert!(
         files.len() > 60,

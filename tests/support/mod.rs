@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
 pub mod life;
+pub mod sources;
 
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
