@@ -88,9 +88,7 @@ impl Discovery {
                 });
             };
             match device.open() {
-                // A device may come, go and be renamed at any time: by its name it is looked for
-                // again.
-                Ok(context) if context.name() != name && tries < TRIES => {}
+                // It may have been removed and added again: by its name it is looked for again.
                 Err(error) if error.is_replaced() && tries < TRIES => {}
                 result => return result,
             }

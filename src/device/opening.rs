@@ -6,6 +6,8 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use uverbs_abi::sys::UverbsFd;
 
@@ -14,6 +16,10 @@ use super::node::{self, Node};
 use super::{Device, Mark, UVERBS_ABI, netlink, sysfs};
 use crate::error::OpenError;
 use crate::open;
+
+/// How often a missing node is looked for, and how long between.
+const NODE_TRIES: u32 = 5;
+const NODE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A device's file, just opened.
 #[derive(Debug)]
@@ -33,7 +39,7 @@ impl OpenFile {
                 wanted: UVERBS_ABI,
             });
         }
-        let path = match node::find(&device.discovery, &device.uverbs, device.number) {
+        let path = match find_node(device) {
             Node::Here(path) => path,
             other => return Err(no_node(device, other)),
         };
@@ -48,6 +54,18 @@ impl OpenFile {
                 name,
             }),
             None => Err(replaced(device)),
+        }
+    }
+}
+
+/// The node, perhaps after a moment: the kernel shows a new device in sysfs before it makes its node.
+fn find_node(device: &Device) -> Node {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match node::find(&device.discovery, &device.uverbs, device.number) {
+            Node::Missing(_) if tries < NODE_TRIES => thread::sleep(NODE_PAUSE),
+            other => return other,
         }
     }
 }

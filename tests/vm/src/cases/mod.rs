@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod cq;
 mod device;
+mod discovery;
 mod drops;
 mod events;
 mod injected;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<&'static Case> {
     [
         smoke::CASES,
         device::CASES,
+        discovery::CASES,
         mr::CASES,
         cq::CASES,
         srq::CASES,

@@ -10,6 +10,7 @@ pub mod kmsg;
 pub mod modules;
 pub mod net;
 pub mod netlink;
+pub mod no_netlink;
 pub mod rdma;
 pub mod resources;
 pub mod run;

@@ -61,6 +61,21 @@ pub fn unload(name: &str) -> io::Result<()> {
     }
 }
 
+/// Takes a module out, and before it those that use it.
+pub fn unload_with_users(name: &str) -> io::Result<()> {
+    let loaded = fs::read_to_string("/proc/modules")?;
+    // Name, size, number of users, their names with a comma after each (or a dash).
+    let mut lines = loaded.lines().map(|line| line.split(' '));
+    let Some(mut line) = lines.find(|line| line.clone().next() == Some(name)) else {
+        return Ok(());
+    };
+    let users = line.nth(3).unwrap_or_default();
+    for user in users.split(',').filter(|user| !["", "-"].contains(user)) {
+        unload_with_users(user)?;
+    }
+    unload(name)
+}
+
 fn load_file(file: &str) -> io::Result<()> {
     let opened = File::open(file)?;
     let flags = if file.ends_with(".ko") { 0 } else { COMPRESSED };

@@ -225,16 +225,15 @@ fn drop_strangers(end: &End) -> io::Result<()> {
     Ok(())
 }
 
-fn add_veth(a: &End, b: &End) -> io::Result<()> {
+/// Makes a pair of network devices that are two ends of a wire; no error if it is there.
+pub fn add_pair(a: &str, a_mac: [u8; 6], b: &str, b_mac: [u8; 6]) -> io::Result<()> {
     let m = Message::new(RTM_NEWLINK, ACK | CREATE | EXCL)
         .body(&ifinfo(0, 0, 0))
-        .text(3, a.netdev)
-        .attr(1, &a.mac)
+        .text(3, a)
+        .attr(1, &a_mac)
         .nest(18, |m| {
             m.text(1, "veth").nest(2, |m| {
-                m.nest(1, |m| {
-                    m.body(&ifinfo(0, 0, 0)).text(3, b.netdev).attr(1, &b.mac)
-                })
+                m.nest(1, |m| m.body(&ifinfo(0, 0, 0)).text(3, b).attr(1, &b_mac))
             })
         });
     ask_or_there(m, "making the veth pair (is the module veth loaded?)")
@@ -346,7 +345,7 @@ pub fn ensure_wire() -> io::Result<()> {
     }
     let [a, b] = ENDS;
     set_link("lo", IFF_UP)?;
-    add_veth(&a, &b)?;
+    add_pair(a.netdev, a.mac, b.netdev, b.mac)?;
     for conf in ["all", "default", a.netdev, b.netdev] {
         sysctl(&format!("ipv4/conf/{conf}/rp_filter"), "0")?;
         sysctl(&format!("ipv4/conf/{conf}/accept_local"), "1")?;

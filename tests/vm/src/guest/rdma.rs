@@ -15,7 +15,8 @@ use uverbs::abi::layout::netlink::{
     RDMA_NLDEV_ATTR_DEV_INDEX as DEV_INDEX, RDMA_NLDEV_ATTR_DEV_NAME as DEV_NAME,
     RDMA_NLDEV_ATTR_LINK_TYPE as LINK_TYPE, RDMA_NLDEV_ATTR_NDEV_NAME as NDEV_NAME,
     RDMA_NLDEV_CMD_DELLINK as DELLINK, RDMA_NLDEV_CMD_NEWLINK as NEWLINK,
-    RDMA_NLDEV_CMD_SET as SET,
+    RDMA_NLDEV_CMD_SET as SET, RDMA_NLDEV_CMD_SYS_SET as SYS_SET,
+    RDMA_NLDEV_SYS_ATTR_NETNS_MODE as NETNS_MODE,
 };
 use uverbs::abi::netlink::nldev::{self, request};
 use uverbs::abi::netlink::{Client, Protocol};
@@ -74,6 +75,16 @@ pub fn rename(name: &str, other: &str) -> io::Result<()> {
         .ask(m)
         .map(drop)
         .map_err(|e| io::Error::new(e.kind(), format!("renaming {name} to {other}: {e}")))
+}
+
+/// Gives each RDMA device to one network namespace, as `rdma system set netns exclusive` does. Only
+/// before there is a second one.
+pub fn set_exclusive() -> io::Result<()> {
+    let m = Message::new(request(SYS_SET), ACK).attr(NETNS_MODE, &[0]);
+    Socket::open(SockProtocol::NetlinkRDMA)?
+        .ask(m)
+        .map(drop)
+        .map_err(|e| io::Error::new(e.kind(), format!("setting netns exclusive: {e}")))
 }
 
 /// The kernel's number of an RDMA device; `None` if there is none of that name.
