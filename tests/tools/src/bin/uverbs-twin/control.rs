@@ -1,0 +1,121 @@
+//! Objects come and go: bring-up, rates of making and unmaking, and many of them.
+
+use std::fs;
+
+use uverbs::{AccessFlags, ConnectOptions, Context, PageBuf, PathOptions, QueuePair, Rc};
+
+use crate::ends::{End, create_qp};
+use crate::{Bench, Result, Words, answer, landmark, now};
+
+const SAMPLES: usize = 2048;
+
+/// From nothing to a queue pair in RTS that is its own peer. Then the landmark, and the times: the clock
+/// when it was reached, and how long it took since the devices were listed.
+pub(crate) fn bring_up(device: &str) -> Result<()> {
+    let start = now()?;
+    let context = Context::open(device)?;
+    let pd = context.alloc_pd()?;
+    let region = pd.allocate(4096, AccessFlags::LOCAL_WRITE)?;
+    let cq = context.create_cq(16).build()?;
+    let qp = pd
+        .create_qp::<Rc>(&cq, &cq)
+        .max_send_wr(16)
+        .max_recv_wr(16)
+        .build()?;
+    let local = qp.prepare(&PathOptions::default())?;
+    qp.connect(&local, &local, &ConnectOptions::default())?;
+    landmark();
+    let end = now()?;
+    answer("rts", [end, end - start])?;
+    drop(region);
+    Ok(())
+}
+
+/// make pd|mr|cq|qp COUNT [BYTES]
+pub(crate) fn make(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
+    let a = bench.ends()?.a;
+    let count = words.count(2, 100)?.min(SAMPLES);
+    let mut making = Vec::with_capacity(count);
+    let mut unmaking = Vec::with_capacity(count);
+    let mut buffer = None;
+    if words.at(1) == "mr" {
+        buffer = Some(touched(&a, words.count(3, 4096)?)?);
+    }
+    for _ in 0..count {
+        let (start, between);
+        match words.at(1) {
+            "pd" => {
+                start = now()?;
+                let pd = a.context.alloc_pd()?;
+                between = now()?;
+                drop(pd);
+            }
+            "mr" => {
+                let memory = buffer.take().ok_or("the buffer did not come back")?;
+                start = now()?;
+                let region = a.pd.register(memory, AccessFlags::LOCAL_WRITE)?;
+                between = now()?;
+                buffer = Some(region.into_inner()?);
+            }
+            "cq" => {
+                start = now()?;
+                let cq = a.context.create_cq(64).build()?;
+                between = now()?;
+                cq.destroy()?;
+            }
+            "qp" => {
+                start = now()?;
+                let qp = create_qp(&a.pd, &a.cq, None, (16, 16), 0)?;
+                between = now()?;
+                qp.destroy()?;
+            }
+            other => return Err(format!("there is nothing called {other}").into()),
+        }
+        unmaking.push(now()? - between);
+        making.push(between - start);
+    }
+    answer("create", making)?;
+    answer("destroy", unmaking)
+}
+
+/// Memory whose pages are there, as they are once it has been registered.
+fn touched(a: &End, size: usize) -> Result<PageBuf> {
+    Ok(a.pd
+        .allocate(size, AccessFlags::LOCAL_WRITE)?
+        .into_inner()?)
+}
+
+/// many COUNT: queue pairs that live at the same time. The time of each of the first and of the last
+/// tenth, of all, and the memory they take.
+pub(crate) fn many(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
+    let a = bench.ends()?.a;
+    let count = words.count(1, 1000)?;
+    let part = (count / 10).min(SAMPLES);
+    let mut each = vec![u64::MAX; count];
+    let mut all: Vec<Option<QueuePair<Rc>>> = Vec::new();
+    all.resize_with(count, || None);
+    let before = resident_kib()?;
+    let start = now()?;
+    for (place, time) in all.iter_mut().zip(&mut each) {
+        let from = now()?;
+        *place = Some(create_qp(&a.pd, &a.cq, None, (1, 1), 0)?);
+        *time = now()? - from;
+    }
+    answer("all", [now()? - start])?;
+    answer("resident", [before, resident_kib()?])?;
+    answer("first", each.iter().take(part))?;
+    answer("last", each.iter().skip(count - part))?;
+    for qp in all.into_iter().rev().flatten() {
+        qp.destroy()?;
+    }
+    Ok(())
+}
+
+fn resident_kib() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("/proc/self/status has no VmRSS")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
