@@ -8,6 +8,7 @@
 //! the emulator's package (and that only as root), and must never pass silently when something is
 //! missing.
 
+pub mod bench;
 pub mod cases;
 pub mod demo;
 pub mod guest;

@@ -14,6 +14,12 @@ fn main() -> ExitCode {
         // These change the machine they run on, so they are unknown anywhere but in the guest.
         Some(uverbs_vm::guest::CASE_ARG) if inside => uverbs_vm::guest::case::main(args.get(1)),
         Some(uverbs_vm::guest::DEMO_ARG) if inside => uverbs_vm::demo::run(),
+        Some(uverbs_vm::guest::BENCH_ARG) if inside => {
+            uverbs_vm::bench::guest::main(args.get(1..).unwrap_or_default())
+        }
+        Some(uverbs_vm::guest::BENCH_START_ARG) if inside => {
+            uverbs_vm::bench::guest::start_when_told(args.get(1..).unwrap_or_default())
+        }
         Some(uverbs_vm::host::qemu::SHIM_ARG) => uverbs_vm::host::qemu::shim(&args),
         _ => uverbs_vm::host::cli::main(args),
     }

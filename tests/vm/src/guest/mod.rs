@@ -21,6 +21,12 @@ pub const CASE_ARG: &str = "guest-case";
 /// First argument that makes the executable run the demonstration.
 pub const DEMO_ARG: &str = "guest-demo";
 
+/// First argument that makes the executable the bench's controller.
+pub const BENCH_ARG: &str = "guest-bench";
+
+/// First argument that makes the executable wait for a line and then become another program.
+pub const BENCH_START_ARG: &str = "guest-bench-start";
+
 /// Where a case's own process leaves its verdict for init.
 pub const VERDICT_PATH: &str = "/run/uverbs-verdict";
 

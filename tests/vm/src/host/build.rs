@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::elf;
+use super::process;
 use super::report::{Doing, Problem, say};
 
 /// Where the compiled guest runs best: no loader, no shared objects.
@@ -86,6 +87,32 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
         ));
     }
     Ok(folder.join(target).join("guest/uverbs-vm"))
+}
+
+/// Builds what the bench looks at, as a user builds a release: the Rust twin and the ping-pong.
+pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
+    let target = if has_target(MUSL) { MUSL } else { GLIBC };
+    let workspace = workspace();
+    let folder = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace.join("target"), |d| workspace.join(d))
+        .join("guest");
+    let names = ["uverbs-twin", "uverbs-pingpong"];
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(&workspace)
+        .args(["build", "--quiet", "--release", "--package", "uverbs-tools"])
+        .args(names.iter().flat_map(|name| ["--bin", name]))
+        .args(["--target", target, "--target-dir"])
+        .arg(&folder)
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    if target == GLIBC {
+        cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    }
+    process::quietly(&mut cargo, "building the bench's programs")?;
+    Ok(names.map(|name| folder.join(target).join("release").join(name)))
 }
 
 /// Makes sure that the guest's program needs nothing but the kernel; says so in one line.

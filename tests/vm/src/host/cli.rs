@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use super::bench;
 use super::cache::Cache;
 use super::help;
 use super::kernel::{self, Kernel};
@@ -65,6 +66,7 @@ fn carry_out(command: Command) -> Result<u8, Problem> {
         }
         Command::Run(options) => run::run(&cache, &options),
         Command::Demo(vm) => run::demo(&cache, &vm),
+        Command::Bench(options) => bench::run(&cache, &options),
         Command::Test(options) => test(&cache, options),
     }
 }

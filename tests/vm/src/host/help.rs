@@ -8,6 +8,7 @@ pub fn text(command: &str) -> &'static str {
         "setup" => SETUP,
         "run" => RUN,
         "demo" => DEMO,
+        "bench" => BENCH,
         "test" => TEST,
         _ => ALL,
     }
@@ -19,6 +20,7 @@ runs RDMA programs against the kernel's own rdma_rxe in a virtual machine, with 
   cargo vm setup                     prepare: the compiler's target, the emulator, a kernel
   cargo vm run -- PROGRAM [ARGS]     run a program of this system in the guest
   cargo vm demo                      show uverbs at work in the guest
+  cargo vm bench                     compare with C in the guest, number by number
   cargo vm test [-- ARGS]            run all tests, those in the guest included
 
 each does the set-up first where it is missing. `cargo vm COMMAND --help` tells more.
@@ -85,6 +87,31 @@ line is `demo: passed` or `demo: failed (why)`, and the exit status says the sam
 
 example:
   cargo vm demo
+";
+
+const BENCH: &str = "\
+cargo vm bench [--only GROUP,…] [--json FILE] [--markdown FILE] [--kernel LINE] [--smp N] [--mem MIB]
+               [--timeout S] [--console FILE]
+
+boots one guest in which C (Debian's rdma-core) and Rust do the same work in turn on the same devices,
+and prints a table of both. needs a C compiler on this system. without --only it takes up to
+15 minutes.
+
+  --only GROUP,…    instructions  user-space instructions of a call, counted one by one
+                    size          memory and files of a ping-pong, calls of the heap
+                    bring-up      from exec to RTS; objects made and unmade; 10,000 queue pairs
+                    events        being told of an event, with up to 100,000 objects alive
+                    traffic       latency and rate, by polling and by events
+  --json FILE       leave the records in a file: an array of {row, form, c, rust, ratio, unit, …}
+  --markdown FILE   leave the table in a file
+  --mem MIB         memory in MiB (4096)
+  --timeout S       kill it after so many seconds (900; 0: never)
+
+exit status: 0 if all that was asked for was measured, whatever came out; 1 if not.
+
+examples:
+  cargo vm bench
+  cargo vm bench --only instructions --json counts.json
 ";
 
 const TEST: &str = "\

@@ -2,6 +2,7 @@
 
 pub mod accel;
 pub mod apt;
+pub mod bench;
 pub mod build;
 pub mod builder;
 pub mod cache;
@@ -29,3 +30,4 @@ pub mod run;
 pub mod session;
 pub mod setup;
 pub mod suite;
+pub mod twins;

@@ -10,6 +10,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use super::layers;
 use super::report::{Doing, Problem};
+use crate::bench::Group;
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +28,23 @@ pub enum Command {
     Run(Run),
     /// Show the demonstration.
     Demo(Vm),
+    /// Compare with C.
+    Bench(Bench),
     /// Run all tests.
     Test(layers::Options),
+}
+
+/// What is to be compared, and where the table goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bench {
+    /// The machine.
+    pub vm: Vm,
+    /// The groups; all if there are none.
+    pub only: Vec<Group>,
+    /// Where to put the records, as JSON.
+    pub json: Option<PathBuf>,
+    /// Where to put the table, as Markdown.
+    pub markdown: Option<PathBuf>,
 }
 
 /// The machine.
@@ -89,9 +105,11 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Problem> {
         "setup" => setup(&mut p),
         "run" => run(&mut p),
         "demo" => demo(&mut p),
+        "bench" => bench(&mut p),
         "test" => test(&mut p),
         _ => Err(Problem::new(format!(
-            "there is no command {name}; there are setup, run, demo and test (see: cargo vm --help)"
+            "there is no command {name}; there are setup, run, demo, bench and test \
+             (see: cargo vm --help)"
         ))),
     }
 }
@@ -121,6 +139,7 @@ fn help(p: &mut Parser) -> Result<Command, Problem> {
         "setup" => "setup",
         "run" => "run",
         "demo" => "demo",
+        "bench" => "bench",
         "test" => "test",
         _ => "",
     }))
@@ -200,6 +219,38 @@ fn demo(p: &mut Parser) -> Result<Command, Problem> {
         }
     }
     Ok(Command::Demo(vm))
+}
+
+fn bench(p: &mut Parser) -> Result<Command, Problem> {
+    let mut bench = Bench {
+        vm: Vm {
+            // 100,000 live objects want room.
+            mem: 4096,
+            timeout: Some(Duration::from_secs(900)),
+            ..Vm::default()
+        },
+        ..Bench::default()
+    };
+    while let Some(arg) = next(p)? {
+        match arg {
+            Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help("bench")),
+            Arg::Long("only") => {
+                for name in text(p, "--only")?.split(',').filter(|n| !n.is_empty()) {
+                    bench.only.push(name.parse().map_err(Problem::new)?);
+                }
+            }
+            Arg::Long("json") => bench.json = Some(value(p, "--json")?.into()),
+            Arg::Long("markdown") => bench.markdown = Some(value(p, "--markdown")?.into()),
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                if !machine(p, &name, &mut bench.vm)? {
+                    return Err(unexpected(&Arg::Long(&name), "bench"));
+                }
+            }
+            other => return Err(unexpected(&other, "bench")),
+        }
+    }
+    Ok(Command::Bench(bench))
 }
 
 fn test(p: &mut Parser) -> Result<Command, Problem> {
@@ -322,6 +373,26 @@ mod tests {
         assert_eq!(of("help run"), Ok(Command::Help("run")));
         assert_eq!(of("run --help"), Ok(Command::Help("run")));
         assert_eq!(of("demo -h"), Ok(Command::Help("demo")));
+        assert_eq!(of("bench --help"), Ok(Command::Help("bench")));
+        assert_eq!(of("help bench"), Ok(Command::Help("bench")));
+    }
+
+    #[test]
+    fn bench_arguments() {
+        let Ok(Command::Bench(bench)) =
+            of("bench --only events,size --only instructions --json a.json --mem 2048")
+        else {
+            panic!("not understood");
+        };
+        assert_eq!(
+            bench.only,
+            [Group::Events, Group::Size, Group::Instructions]
+        );
+        assert_eq!(bench.json, Some("a.json".into()));
+        assert_eq!(bench.markdown, None);
+        assert_eq!(bench.vm.mem, 2048);
+        assert!(of("bench --only speed").is_err_and(|e| e.to_string().contains("bring-up")));
+        assert!(of("bench instructions").is_err());
     }
 
     #[test]

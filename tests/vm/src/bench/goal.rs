@@ -1,0 +1,109 @@
+//! What the figures are measured against.
+//!
+//! Must never be loosened for a machine: a goal that is missed is shown as missed.
+
+use super::record::{Form, Group, Record};
+
+/// What a row should reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// Rust over C, at most.
+    Ratio(f64),
+    /// Rust's own number, at most.
+    Most(f64),
+    /// Neither the median nor the least behind C's by more than the measurement's own noise.
+    NotBehind,
+}
+
+impl Goal {
+    /// The goal of a row, if it has one.
+    pub fn of(record: &Record) -> Option<Self> {
+        let row = record.row.as_str();
+        match (record.group, record.form) {
+            (Group::Instructions, _) if row.starts_with("doorbell") => None,
+            (Group::Instructions, Form::Shared) => Some(Self::Ratio(0.8)),
+            (Group::Instructions, Form::Exclusive) => Some(Self::Ratio(match row {
+                "post_send_write_64" | "post_send_inline_32" => 0.5,
+                "post_send_batch16" => 0.35,
+                "post_recv_1" | "post_recv_batch16" => 0.45,
+                "poll_1" | "poll_16" => 0.6,
+                "poll_empty" => 0.25,
+                _ => return None,
+            })),
+            (Group::Traffic, _) if record.c.is_some() => Some(Self::NotBehind),
+            (Group::BringUp, _) => match row {
+                "exec_to_rts_system_calls" => Some(Self::Most(40.0)),
+                "exec_to_rts" => Some(Self::Ratio(0.2)),
+                _ => None,
+            },
+            (Group::Size, _) => match row {
+                "pingpong_resident" => Some(Self::Most(1024.0)),
+                "pingpong_file" => Some(Self::Most(700_000.0)),
+                "heap_calls" => Some(Self::Most(0.0)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the row reaches it; `None` if a number for it is missing.
+    pub fn met(self, record: &Record) -> Option<bool> {
+        match self {
+            Self::Ratio(most) => Some(record.ratio()? <= most),
+            Self::Most(most) => Some(record.rust?.median <= most),
+            Self::NotBehind => {
+                let most = 1.0 + record.noise.unwrap_or(0.0);
+                Some(record.ratio()? <= most && record.ratio_of_least()? <= most)
+            }
+        }
+    }
+
+    /// As it stands in the table.
+    pub fn text(self) -> String {
+        match self {
+            Self::Ratio(most) => format!("ratio ≤ {most}"),
+            Self::Most(most) => format!("≤ {most}"),
+            Self::NotBehind => "not behind".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Summary;
+
+    fn record(group: Group, row: &str, form: Form, c: f64, rust: f64) -> Record {
+        let mut record = Record::new(group, row, form, "");
+        record.c = Some(Summary::exact(c));
+        record.rust = Some(Summary::exact(rust));
+        record
+    }
+
+    #[test]
+    fn each_kind_is_judged() {
+        let judged = |r: &Record| Goal::of(r).and_then(|g| g.met(r));
+        let row = |form, rust| record(Group::Instructions, "poll_empty", form, 100.0, rust);
+        assert_eq!(judged(&row(Form::Exclusive, 25.0)), Some(true));
+        assert_eq!(judged(&row(Form::Exclusive, 26.0)), Some(false));
+        assert_eq!(judged(&row(Form::Shared, 80.0)), Some(true));
+        assert_eq!(judged(&row(Form::Shared, 81.0)), Some(false));
+        let calls = |n| {
+            record(
+                Group::BringUp,
+                "exec_to_rts_system_calls",
+                Form::Shared,
+                300.0,
+                n,
+            )
+        };
+        assert_eq!(judged(&calls(40.0)), Some(true));
+        assert_eq!(judged(&calls(41.0)), Some(false));
+        let mut latency = record(Group::Traffic, "x", Form::Shared, 100.0, 104.0);
+        assert_eq!(judged(&latency), Some(false));
+        latency.noise = Some(0.05);
+        assert_eq!(judged(&latency), Some(true));
+        latency.rust = None;
+        assert_eq!(judged(&latency), None);
+    }
+}

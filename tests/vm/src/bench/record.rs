@@ -1,0 +1,218 @@
+//! One row of the table, as the guest tells it to the host: a line of words, tab between them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::stats::Summary;
+
+/// A part of the bench that can be asked for alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// User-space instructions of one call, counted.
+    Instructions,
+    /// Latency and rate.
+    Traffic,
+    /// From exec to RTS, objects made and unmade.
+    BringUp,
+    /// Asynchronous events.
+    Events,
+    /// Memory and files.
+    Size,
+}
+
+impl Group {
+    /// All, in the order in which they run.
+    pub const ALL: [Self; 5] = [
+        Self::Instructions,
+        Self::Size,
+        Self::BringUp,
+        Self::Events,
+        Self::Traffic,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Traffic => "traffic",
+            Self::BringUp => "bring-up",
+            Self::Events => "events",
+            Self::Size => "size",
+        }
+    }
+}
+
+impl FromStr for Group {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|group| group.name() == name)
+            .ok_or_else(|| {
+                let all = Self::ALL.map(Self::name).join(", ");
+                format!("there is no group {name}; there are {all}")
+            })
+    }
+}
+
+/// How Rust used the queues; C has one way only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One owner, no locks.
+    Exclusive,
+    /// Handles that may be cloned and used by any thread; also all that is no matter of queues.
+    Shared,
+}
+
+impl Form {
+    /// Its name in the output, and to the Rust twin.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+/// One row. Less is better in all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The part that it belongs to.
+    pub group: Group,
+    /// What was done.
+    pub row: String,
+    /// How Rust did it.
+    pub form: Form,
+    /// What is counted.
+    pub unit: String,
+    /// C's numbers.
+    pub c: Option<Summary>,
+    /// Rust's numbers.
+    pub rust: Option<Summary>,
+    /// What is left with nothing around the work itself: no library, no checks.
+    pub limit: Option<f64>,
+    /// By how much two halves of the very same measurement, C's, differ: 0.05 for 5 %.
+    pub noise: Option<f64>,
+}
+
+impl Record {
+    /// A row without numbers yet.
+    pub fn new(group: Group, row: impl Into<String>, form: Form, unit: &str) -> Self {
+        Self {
+            group,
+            row: row.into(),
+            form,
+            unit: unit.to_owned(),
+            c: None,
+            rust: None,
+            limit: None,
+            noise: None,
+        }
+    }
+
+    /// Rust's median over C's.
+    pub fn ratio(&self) -> Option<f64> {
+        ratio(self.rust?.median, self.c?.median)
+    }
+
+    /// Rust's least over C's.
+    pub fn ratio_of_least(&self) -> Option<f64> {
+        ratio(self.rust?.min, self.c?.min)
+    }
+}
+
+fn ratio(rust: f64, c: f64) -> Option<f64> {
+    (c > 0.0).then_some(rust / c)
+}
+
+/// First word of a record's line.
+const TAG: &str = "record";
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let words = [
+            TAG.to_owned(),
+            self.group.name().to_owned(),
+            self.row.clone(),
+            self.form.name().to_owned(),
+            self.unit.clone(),
+            optional(self.c.map(|s| s.to_string())),
+            optional(self.rust.map(|s| s.to_string())),
+            optional(self.limit.map(|x| x.to_string())),
+            optional(self.noise.map(|x| x.to_string())),
+        ];
+        f.write_str(&words.join("\t"))
+    }
+}
+
+impl FromStr for Record {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let words: Vec<&str> = line.split('\t').collect();
+        let [TAG, group, row, form, unit, c, rust, limit, noise] = words.as_slice() else {
+            return Err(format!("{line:?} is no record"));
+        };
+        let number = |text: &str| {
+            let number = text.parse::<f64>().ok().filter(|x| x.is_finite());
+            number.ok_or_else(|| format!("{text:?} is no number"))
+        };
+        Ok(Self {
+            group: group.parse()?,
+            row: (*row).to_owned(),
+            form: match *form {
+                "exclusive" => Form::Exclusive,
+                "shared" => Form::Shared,
+                other => return Err(format!("there is no form {other}")),
+            },
+            unit: (*unit).to_owned(),
+            c: given(c).map(str::parse).transpose()?,
+            rust: given(rust).map(str::parse).transpose()?,
+            limit: given(limit).map(number).transpose()?,
+            noise: given(noise).map(number).transpose()?,
+        })
+    }
+}
+
+fn given(word: &str) -> Option<&str> {
+    (word != "-").then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_its_line() {
+        let mut record = Record::new(Group::BringUp, "create_mr", Form::Shared, "ns");
+        assert_eq!(record.to_string().parse(), Ok(record.clone()));
+        record.c = Summary::of(&[2.0, 4.0]);
+        record.rust = Some(Summary::exact(1.0));
+        record.limit = Some(0.5);
+        record.noise = Some(0.01);
+        assert_eq!(record.to_string().parse(), Ok(record.clone()));
+        assert_eq!(record.ratio(), Some(0.5));
+        record.c = Some(Summary::exact(0.0));
+        assert_eq!(record.ratio(), None);
+        for group in Group::ALL {
+            assert_eq!(group.name().parse(), Ok(group));
+        }
+    }
+
+    #[test]
+    fn other_lines_are_no_records() {
+        for line in [
+            "",
+            "record",
+            "record\tspeed\tx\tshared\tns\t-\t-\t-\t-",
+            "record\tevents\tx\tmine\tns\t-\t-\t-\t-",
+            "record\tevents\tx\tshared\tns\t1\t-\t-\t-",
+            "record\tevents\tx\tshared\tns\t-\t-\tinf\t-",
+            "recorder\tevents\tx\tshared\tns\t-\t-\t-\t-",
+        ] {
+            assert!(line.parse::<Record>().is_err(), "{line}");
+        }
+    }
+}
