@@ -506,6 +506,21 @@ fn device_fatal_ends_those_who_wait_on_channels_too() {
     assert!(is_readable(it.channel.wake_fd()));
 }
 
+#[test]
+fn device_fatal_in_a_queue_of_its_own_ends_those_who_wait_on_channels_too() {
+    let it = Loop::new();
+    let queue = it.context.event_queue().unwrap();
+    it.device.raise_device(uverbs::AsyncEventKind::DeviceFatal);
+    assert!(!it.context.is_gone());
+    drop(queue.try_next().unwrap());
+    assert!(is_readable(it.channel.wake_fd()));
+    assert_eq!(it.channel.try_next().unwrap_err(), EventError::DeviceGone);
+    // Its own copy is still read by the context's own reader.
+    let own = it.context.events();
+    assert!(own.try_next().unwrap().is_some());
+    assert_eq!(own.try_next().unwrap_err(), EventError::DeviceGone);
+}
+
 /// Whether `poll(2)` finds something to read.
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

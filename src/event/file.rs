@@ -32,6 +32,8 @@ pub(crate) struct EventFile {
     gone: AtomicBool,
     /// Files that end when this one does.
     followers: Mutex<Vec<Weak<Self>>>,
+    /// The file that this one follows, which must hear from it that the device is gone.
+    leader: Option<Weak<Self>>,
 }
 
 impl EventFile {
@@ -51,6 +53,7 @@ impl EventFile {
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             followers: Mutex::default(),
+            leader: None,
         })
     }
 
@@ -58,8 +61,10 @@ impl EventFile {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub(crate) fn follower(&self, file: OwnedFd) -> io::Result<Arc<Self>> {
-        let follower = Arc::new(Self::new(file, Arc::clone(&self.status))?);
+    pub(crate) fn follower(self: &Arc<Self>, file: OwnedFd) -> io::Result<Arc<Self>> {
+        let mut follower = Self::new(file, Arc::clone(&self.status))?;
+        follower.leader = Some(Arc::downgrade(self));
+        let follower = Arc::new(follower);
         if self.status.is_ours() {
             let mut followers = self.followers();
             followers.retain(|weak| weak.strong_count() != 0);
@@ -101,11 +106,15 @@ impl EventFile {
         self.end_all(|file| &file.closed);
     }
 
-    /// The device is gone: for the readers, here and of what follows, and for every call on the
-    /// context.
+    /// The device is gone: for the readers of all files of the context, and for every call on it.
     pub(crate) fn device_gone(&self) {
         self.status.mark_gone();
-        self.end_all(|file| &file.gone);
+        match self.leader.as_ref().map(Weak::upgrade) {
+            Some(Some(leader)) => leader.end_all(|file| &file.gone),
+            // The context is closed, and what was told then still stands.
+            Some(None) => self.end(|file| &file.gone),
+            None => self.end_all(|file| &file.gone),
+        }
     }
 
     fn end_all(&self, flag: impl Fn(&Self) -> &AtomicBool) {

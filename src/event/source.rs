@@ -54,7 +54,7 @@ impl EventSource {
     }
 
     /// The file, for waiting and for ending.
-    pub(crate) fn file(&self) -> &EventFile {
+    pub(crate) const fn file(&self) -> &Arc<EventFile> {
         &self.file
     }
 
