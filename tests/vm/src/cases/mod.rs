@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+mod channel;
 mod cq;
 mod device;
 mod discovery;
@@ -37,6 +38,7 @@ pub fn all() -> Vec<&'static Case> {
         discovery::CASES,
         mr::CASES,
         cq::CASES,
+        channel::CASES,
         srq::CASES,
         qp::CASES,
         qp_table::CASES,

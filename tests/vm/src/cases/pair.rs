@@ -14,8 +14,9 @@ use uverbs::abi::command::Value;
 use uverbs::abi::sys::UverbsFd;
 use uverbs::abi::{Command, Errno, Kernel, Mapping, Session};
 use uverbs::{
-    AccessFlags, CompletionQueue, ConnectOptions, Context, Endpoint, MemoryRegion, PathOptions,
-    ProtectionDomain, QueuePair, QueuePairBuilder, Rc, Sge, SharedReceiveQueue, Wc, WcStatus,
+    AccessFlags, CompletionChannel, CompletionQueue, ConnectOptions, Context, Endpoint,
+    MemoryRegion, PathOptions, ProtectionDomain, QueuePair, QueuePairBuilder, Rc, Sge,
+    SharedReceiveQueue, Wc, WcStatus,
 };
 
 /// What a case's own steps fail with.
@@ -64,6 +65,8 @@ pub struct Shape {
     pub signal_all: bool,
     /// Where receives come from, if shared.
     pub srq: Option<SharedReceiveQueue>,
+    /// Where the completion queue tells of completions, if anywhere.
+    pub channel: Option<CompletionChannel>,
     /// How the path is made.
     pub path: PathOptions,
 }
@@ -78,6 +81,7 @@ impl Default for Shape {
             inline: 128,
             signal_all: false,
             srq: None,
+            channel: None,
             path: PathOptions::default(),
         }
     }
@@ -94,7 +98,11 @@ impl Shape {
     /// An end in INIT, on a domain that is there already.
     pub fn prepare(&self, pd: &ProtectionDomain) -> Result<End, Failure> {
         let context = pd.context().clone();
-        let cq = context.create_cq(self.depth).build()?;
+        let cq = context.create_cq(self.depth);
+        let cq = match &self.channel {
+            Some(channel) => cq.channel(channel, 0).build()?,
+            None => cq.build()?,
+        };
         let qp = self.builder(pd, &cq).build()?;
         let endpoint = qp.prepare(&self.path)?;
         Ok(End {
