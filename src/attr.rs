@@ -9,6 +9,8 @@ use uverbs_abi::layout::cmd::ib_uverbs_ex_query_device_resp;
 use uverbs_abi::layout::verbs::{self as raw, ib_uverbs_query_port_resp_ex};
 use uverbs_providers::types::Mtu;
 
+use crate::caps::{CqModerationCaps, OdpCaps, RssCaps, TagMatchingCaps};
+
 /// A device's limits and capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,6 +80,48 @@ pub struct DeviceAttr {
     pub local_ca_ack_delay: u8,
     /// Ports, counted from 1.
     pub phys_port_cnt: u8,
+    /// On-demand paging.
+    pub odp: OdpCaps,
+    /// Bits of a completion's time stamp that count; 0 where completions have none.
+    pub completion_timestamp_mask: u64,
+    /// Clock behind the time stamps, in kHz; 0 where there is none.
+    pub hca_core_clock_khz: u64,
+    /// Receive side scaling.
+    pub rss: RssCaps,
+    /// Work queues of type receive.
+    pub max_wq_type_rq: u32,
+    /// Raw packets (`IB_UVERBS_RAW_PACKET_CAP_*`).
+    pub raw_packet_caps: u32,
+    /// Tag matching.
+    pub tag_matching: TagMatchingCaps,
+    /// Moderation of completion events.
+    pub cq_moderation: CqModerationCaps,
+    /// Bytes of device memory.
+    pub max_dm_size: u64,
+    /// What devices do not have, or no longer.
+    pub obsolete: ObsoleteAttr,
+}
+
+/// Limits of what the specification has and devices do not, or no longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObsoleteAttr {
+    /// RDMA READs and atomics under way towards one end-to-end context.
+    pub max_ee_rd_atom: u32,
+    /// And from one.
+    pub max_ee_init_rd_atom: u32,
+    /// End-to-end contexts.
+    pub max_ee: u32,
+    /// Reliable datagram domains.
+    pub max_rdd: u32,
+    /// Raw IPv6 queue pairs.
+    pub max_raw_ipv6_qp: u32,
+    /// Raw Ethertype queue pairs.
+    pub max_raw_ethy_qp: u32,
+    /// Fast memory regions.
+    pub max_fmr: u32,
+    /// Times that one can be mapped.
+    pub max_map_per_fmr: u32,
 }
 
 /// How atomic operations on one piece of memory are with respect to each other.
@@ -139,6 +183,25 @@ impl From<ib_uverbs_ex_query_device_resp> for DeviceAttr {
             max_pkeys: base.max_pkeys,
             local_ca_ack_delay: base.local_ca_ack_delay,
             phys_port_cnt: base.phys_port_cnt,
+            odp: OdpCaps::from(&response),
+            completion_timestamp_mask: response.timestamp_mask,
+            hca_core_clock_khz: response.hca_core_clock,
+            rss: RssCaps::from(&response.rss_caps),
+            max_wq_type_rq: response.max_wq_type_rq,
+            raw_packet_caps: response.raw_packet_caps,
+            tag_matching: TagMatchingCaps::from(&response.tm_caps),
+            cq_moderation: CqModerationCaps::from(&response.cq_moderation_caps),
+            max_dm_size: response.max_dm_size,
+            obsolete: ObsoleteAttr {
+                max_ee_rd_atom: base.max_ee_rd_atom,
+                max_ee_init_rd_atom: base.max_ee_init_rd_atom,
+                max_ee: base.max_ee,
+                max_rdd: base.max_rdd,
+                max_raw_ipv6_qp: base.max_raw_ipv6_qp,
+                max_raw_ethy_qp: base.max_raw_ethy_qp,
+                max_fmr: base.max_fmr,
+                max_map_per_fmr: base.max_map_per_fmr,
+            },
         }
     }
 }

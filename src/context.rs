@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::layout::ids::{attr, method, object};
 use uverbs_abi::layout::verbs as raw;
-use uverbs_abi::{Cause, Command, CommandError, Errno, Kernel, Session};
+use uverbs_abi::{Cause, Command, CommandError, Errno, IoctlOnly, Kernel, Session};
 use uverbs_providers::contract::Provider;
 use uverbs_providers::verbs;
 use zerocopy::{FromBytes, IntoBytes};
@@ -21,6 +21,7 @@ use crate::device::{Device, Discovery, OpenFile};
 use crate::error::{AllocPdError, CreateError, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
+use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 
 /// An open device: the root of everything made on it.
@@ -63,9 +64,13 @@ impl Context {
         Discovery::system().open(name)
     }
 
-    pub(crate) fn open_device(device: &Device) -> Result<Self, OpenError> {
+    pub(crate) fn open_device(device: &Device, options: &OpenOptions) -> Result<Self, OpenError> {
         let file = OpenFile::open(device)?;
-        let kernel: Arc<dyn Kernel> = Arc::new(file.kernel);
+        let kernel: Arc<dyn Kernel> = if options.wants_ioctl_only() {
+            Arc::new(IoctlOnly(file.kernel))
+        } else {
+            Arc::new(file.kernel)
+        };
         let (name, node) = (&file.name, &file.node);
         let provider = uverbs_providers::for_driver;
         let from = Some(device.clone());

@@ -128,6 +128,7 @@
 #![deny(unsafe_code)]
 
 mod attr;
+mod caps;
 mod channel;
 mod context;
 mod cq;
@@ -141,6 +142,7 @@ mod gate;
 mod gid;
 mod mr;
 mod open;
+mod options;
 mod pd;
 mod qp;
 mod srq;
@@ -150,7 +152,8 @@ pub mod tokio;
 mod user_data;
 mod wq;
 
-pub use attr::{AtomicCap, DeviceAttr, LinkLayer, PortAttr, PortState};
+pub use attr::{AtomicCap, DeviceAttr, LinkLayer, ObsoleteAttr, PortAttr, PortState};
+pub use caps::{CqModerationCaps, OdpCaps, RssCaps, TagMatchingCaps};
 pub use channel::{CompletionAcks, CompletionChannel, CompletionEvent, WaitError};
 pub use context::Context;
 pub use cq::{CompletionQueue, CompletionQueueBuilder, ExclusiveCompletionQueue};
@@ -166,6 +169,7 @@ pub use error::{
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
 pub use gid::{Gid, GidEntry, GidType};
 pub use mr::{MemoryRegion, PageBuf, RawMemory, RawParts, Slices, StableBytes};
+pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use qp::{
     AckTimeout, AddressVector, AnyQueuePair, ConnectError, ConnectOptions, Endpoint, EndpointError,

@@ -25,3 +25,22 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     /// Maps `len` bytes from `offset`, shared, for reading and writing.
     fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno>;
 }
+
+/// A kernel that is never written to, for processes that may do nothing but ioctls: a write is refused
+/// before it is made, with the error at which a [`Session`](crate::Session) goes over to ioctls.
+#[derive(Debug)]
+pub struct IoctlOnly<K>(pub K);
+
+impl<K: Kernel> Kernel for IoctlOnly<K> {
+    fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno> {
+        self.0.ioctl(driver, command)
+    }
+
+    fn write(&self, _frame: &mut [u8], _response: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::EACCES)
+    }
+
+    fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        self.0.map(offset, len)
+    }
+}

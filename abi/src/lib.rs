@@ -47,7 +47,7 @@ pub use self::{
     command::{Command, Reply},
     errno::Errno,
     error::{Cause, CommandError},
-    kernel::Kernel,
+    kernel::{IoctlOnly, Kernel},
     mapping::Mapping,
     report::{Explain, Note, Report},
     session::Session,

@@ -12,6 +12,7 @@ use super::listing::Listing;
 use super::{Device, Mark, netlink, sysfs};
 use crate::context::Context;
 use crate::error::{ListError, OpenError};
+use crate::options::OpenOptions;
 
 /// How often a device that goes away while it is opened is looked for again by its name.
 const TRIES: u32 = 5;
@@ -72,6 +73,14 @@ impl Discovery {
     /// # Errors
     /// [`OpenError`].
     pub fn open(&self, name: &str) -> Result<Context, OpenError> {
+        self.open_with(name, &OpenOptions::new())
+    }
+
+    pub(crate) fn open_with(
+        &self,
+        name: &str,
+        options: &OpenOptions,
+    ) -> Result<Context, OpenError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -87,7 +96,7 @@ impl Discovery {
                         .collect(),
                 });
             };
-            match device.open() {
+            match Context::open_device(device, options) {
                 // It may have been removed and added again: by its name it is looked for again.
                 Err(error) if error.is_replaced() && tries < TRIES => {}
                 result => return result,

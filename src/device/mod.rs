@@ -25,6 +25,7 @@ use uverbs_abi::layout::driver::DriverId;
 
 use crate::context::Context;
 use crate::error::{ListError, OpenError};
+use crate::options::OpenOptions;
 
 /// The uverbs ABI that this crate speaks; the kernel has had no other since 2005.
 pub(crate) const UVERBS_ABI: u32 = 6;
@@ -186,7 +187,7 @@ impl Device {
     /// if another has its name or its node by now.
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context, OpenError> {
-        Context::open_device(self)
+        Context::open_device(self, &OpenOptions::new())
     }
 }
 
