@@ -75,7 +75,7 @@ fn run() -> Result<()> {
     end.room.write_at(0, &vec![FILL; options.size])?;
     // Receives must be there before the other end can send.
     end.post_receives()?;
-    meet(&options, &[local], |remote| {
+    meet(&options, &[local], 1, |remote| {
         for remote in remote {
             show("remote", remote);
             end.qp.connect(&local, remote, &options.connection())?;

@@ -30,6 +30,9 @@ use uverbs::{
 /// Set in the id of a send, beside the queue pair's number; a receive's id is its slot.
 const SEND: u64 = 1 << 32;
 
+/// As many ends as that program always tells of.
+const LINES: usize = 256;
+
 /// A queue pair, and what it waits for.
 struct Lane {
     qp: QueuePair<Rc>,
@@ -70,6 +73,9 @@ fn run() -> Result<()> {
     let slots = usize::try_from(options.rx_depth)?;
     if slots <= options.num_qp {
         return Err("-r must be more than -q".into());
+    }
+    if options.num_qp > LINES {
+        return Err(format!("-q: no more than {LINES}").into());
     }
     let context = options.open()?;
     let pd = context.alloc_pd()?;
@@ -112,7 +118,9 @@ fn run() -> Result<()> {
     for slot in 0..slots {
         end.post_receive(slot)?;
     }
-    meet(&options, &local, |remote| end.connect(&local, remote))?;
+    meet(&options, &local, LINES, |remote| {
+        end.connect(&local, remote)
+    })?;
 
     let start = Instant::now();
     end.run()?;

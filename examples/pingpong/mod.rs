@@ -231,41 +231,50 @@ pub(crate) fn show(which: &str, end: &Endpoint) {
     );
 }
 
-/// The two ends tell each other who they are. The server is connected, by `connect`, before the
+fn tell(peer: &mut TcpStream, local: &[Endpoint], lines: usize) -> Result<()> {
+    for end in local {
+        peer.write_all(&to_line(end))?;
+    }
+    let mut nobody = [b'0'; LINE];
+    (nobody[4], nobody[11], nobody[18], nobody[LINE - 1]) = (b':', b':', b':', 0);
+    for _ in local.len()..lines {
+        peer.write_all(&nobody)?;
+    }
+    Ok(())
+}
+
+/// The two ends tell each other who they are, in so many lines, of which the last may name nobody. The
+/// server is connected, by `connect`, before the
 /// client hears of it, so the client may send at once.
 pub(crate) fn meet(
     options: &Options,
     local: &[Endpoint],
+    lines: usize,
     mut connect: impl FnMut(&[Endpoint]) -> Result<()>,
 ) -> Result<()> {
     let mut peer = call(options)?;
     peer.set_read_timeout(Some(PATIENCE))?;
     let is_client = options.host.is_some();
     if is_client {
-        tell(&mut peer, local)?;
+        tell(&mut peer, local, lines)?;
     }
     let mut remote = Vec::new();
-    for end in local {
+    for at in 0..lines.max(local.len()) {
         let mut line = [0; LINE];
         peer.read_exact(&mut line)?;
-        remote.push(from_line(&line, end)?);
+        if let Some(end) = local.get(at) {
+            remote.push(from_line(&line, end)?);
+        }
     }
     if is_client {
         peer.write_all(b"done\0")?;
         connect(&remote)
     } else {
         connect(&remote)?;
-        tell(&mut peer, local)?;
+        tell(&mut peer, local, lines)?;
         let mut word = [0; 5];
         Ok(peer.read_exact(&mut word)?)
     }
-}
-
-fn tell(peer: &mut TcpStream, local: &[Endpoint]) -> Result<()> {
-    for end in local {
-        peer.write_all(&to_line(end))?;
-    }
-    Ok(())
 }
 
 /// The server waits for the client to call; the client tries until the server is there.

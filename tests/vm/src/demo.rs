@@ -8,6 +8,7 @@
 
 mod events;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,13 +16,19 @@ use uverbs::{RecvWr, SendWr};
 
 use crate::cases::pair::{Failure, pair, pattern, same, same_bytes};
 use crate::guest::net::veth_counters;
+use crate::guest::{ALONE_ARG, DEMO_ARG, alone};
 
 const MESSAGES: u32 = 1000;
 const MESSAGE: usize = 4096;
 
-/// Runs the demonstration in the guest.
-pub fn run() -> ExitCode {
-    match show() {
+/// Runs the demonstration in the guest, in a root where its own executable is the only file.
+pub fn run(stage: Option<&OsString>) -> ExitCode {
+    let result = if stage.is_some_and(|stage| stage == ALONE_ARG) {
+        show()
+    } else {
+        Err(alone::enter(&[DEMO_ARG, ALONE_ARG]).into())
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("   failed: {error}");
@@ -31,6 +38,11 @@ pub fn run() -> ExitCode {
 }
 
 fn show() -> Result<(), Failure> {
+    let size = alone::check()?;
+    println!(
+        "\nthe root holds /init ({} KiB), and /dev, /sys and /proc: no other file",
+        size / 1024
+    );
     println!("\n1. the devices");
     devices()?;
     println!("\n2. RC ping-pong, every byte checked");

@@ -13,7 +13,8 @@ fn main() -> ExitCode {
     match args.first().and_then(|a| a.to_str()) {
         // These change the machine they run on, so they are unknown anywhere but in the guest.
         Some(uverbs_vm::guest::CASE_ARG) if inside => uverbs_vm::guest::case::main(args.get(1)),
-        Some(uverbs_vm::guest::DEMO_ARG) if inside => uverbs_vm::demo::run(),
+        Some(uverbs_vm::guest::PART_ARG) if inside => uverbs_vm::cases::parts::main(args.get(1)),
+        Some(uverbs_vm::guest::DEMO_ARG) if inside => uverbs_vm::demo::run(args.get(1)),
         Some(uverbs_vm::guest::BENCH_ARG) if inside => {
             uverbs_vm::bench::guest::main(args.get(1..).unwrap_or_default())
         }

@@ -14,7 +14,7 @@ use super::{Case, CaseResult, Verdict};
 use crate::guest::rdma;
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("device::queries_agree_with_sysfs", queries),
+    Case::new("device::queries_agree_with_sysfs", queries).every_kernel(),
     Case::new("device::gid_table_agrees_with_sysfs", gids),
     Case::new("device::a_missing_name_lists_the_names", missing_name),
     Case::new("device::opened_twice", opened_twice),

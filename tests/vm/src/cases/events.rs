@@ -15,8 +15,8 @@ use super::{Case, CaseResult, KernelRange, Verdict};
 use crate::guest::net::{add_addr, del_addr, link_down, link_up};
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("events::port_err_and_active", port_err_and_active),
-    Case::new("events::gid_change", gid_change),
+    Case::new("events::port_err_and_active", port_err_and_active).every_kernel(),
+    Case::new("events::gid_change", gid_change).every_kernel(),
     Case::new("events::sq_drained", sq_drained),
     Case::new("events::srq_limit_reached", srq_limit_reached),
     Case::new("events::qp_last_wqe_reached", qp_last_wqe_reached).known_bad(

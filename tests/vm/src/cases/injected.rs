@@ -15,7 +15,9 @@ use crate::guest::injector::{Target, inject};
 use crate::guest::resources::{Tracked, tracked};
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("injected::qp_fatal", on_qp::<{ raw::IB_EVENT_QP_FATAL }>).with_modules(),
+    Case::new("injected::qp_fatal", on_qp::<{ raw::IB_EVENT_QP_FATAL }>)
+        .every_kernel()
+        .with_modules(),
     Case::new(
         "injected::qp_req_err",
         on_qp::<{ raw::IB_EVENT_QP_REQ_ERR }>,
@@ -61,7 +63,9 @@ pub(super) const CASES: &[Case] = &[
     )
     .with_modules(),
     Case::new("injected::device_speed_change", device_speed_change).with_modules(),
-    Case::new("injected::types_to_come", types_to_come).with_modules(),
+    Case::new("injected::types_to_come", types_to_come)
+        .every_kernel()
+        .with_modules(),
     Case::new("injected::misfits_reach_nothing", misfits_reach_nothing).with_modules(),
     Case::new("injected::nonsense_is_refused", nonsense_is_refused).with_modules(),
 ];

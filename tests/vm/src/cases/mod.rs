@@ -13,8 +13,11 @@ mod discovery;
 mod drops;
 mod events;
 mod injected;
+mod interop;
+mod interop_tools;
 mod mr;
 pub mod pair;
+pub mod parts;
 mod process;
 pub mod provoke;
 mod qp;
@@ -27,6 +30,7 @@ mod rc_inline;
 mod rc_opcodes;
 mod rc_queue;
 mod rc_remote;
+mod sandbox;
 mod smoke;
 mod srq;
 
@@ -54,6 +58,9 @@ pub fn all() -> Vec<&'static Case> {
         injected::CASES,
         process::CASES,
         drops::CASES,
+        sandbox::CASES,
+        interop::CASES,
+        interop_tools::CASES,
     ]
     .into_iter()
     .flatten()
@@ -71,6 +78,10 @@ pub struct Case {
     pub limit: Duration,
     /// Whether it wants a kernel to itself.
     pub fresh_boot: bool,
+    /// Whether it also runs on the newest kernel when no kernel was named.
+    pub every_kernel: bool,
+    /// Whether it wants the programs of others, and the examples, in the guest.
+    pub peers: bool,
     /// Kernels on which it is known to fail for the kernel's own reasons.
     pub known_bad: Option<KnownBad>,
     /// Whether it loads the test modules, which the set-up builds.
@@ -85,6 +96,8 @@ impl Case {
             run,
             limit: Duration::from_secs(60),
             fresh_boot: false,
+            every_kernel: false,
+            peers: false,
             known_bad: None,
             modules: false,
         }
@@ -106,6 +119,24 @@ impl Case {
     /// them it is ignored with the reason; where the guest is required it fails.
     pub const fn with_modules(mut self) -> Self {
         self.modules = true;
+        self
+    }
+
+    /// Says that its outcome hangs on the kernel, or that it stands for its group: when no kernel was
+    /// named it runs on the newest one as well. So does what is known to be bad on some.
+    pub const fn every_kernel(mut self) -> Self {
+        self.every_kernel = true;
+        self
+    }
+
+    /// Whether it runs on every kernel.
+    pub const fn runs_on_every_kernel(&self) -> bool {
+        self.every_kernel || self.known_bad.is_some()
+    }
+
+    /// Gives it rdma-core's programs, perftest, a tracer, and this workspace's examples.
+    pub const fn with_peers(mut self) -> Self {
+        self.peers = true;
         self
     }
 

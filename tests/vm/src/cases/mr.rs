@@ -20,7 +20,7 @@ use super::{Case, CaseResult, Verdict};
 
 pub(super) const CASES: &[Case] = &[
     Case::new("mr::every_owner", every_owner),
-    Case::new("mr::all_access_flags_as_the_kernel_judges", all_flags),
+    Case::new("mr::all_access_flags_as_the_kernel_judges", all_flags).every_kernel(),
     Case::new("mr::read_only_memory", read_only),
     Case::new("mr::of_no_bytes", no_bytes),
     Case::new("mr::clones_and_into_inner", clones),

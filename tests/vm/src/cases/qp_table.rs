@@ -13,8 +13,9 @@ use super::pair::{Failure, Shape, Spy, ensure, open, same, wait_for};
 use super::qp::{to_rtr, to_rts};
 use super::{Case, CaseResult, Verdict};
 
-pub(super) const CASES: &[Case] =
-    &[Case::new("qp::modify_table_is_the_kernels", modify_table).limit_secs(180)];
+pub(super) const CASES: &[Case] = &[Case::new("qp::modify_table_is_the_kernels", modify_table)
+    .every_kernel()
+    .limit_secs(180)];
 
 const STATES: [QpState; 7] = [
     QpState::Reset,

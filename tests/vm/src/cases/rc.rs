@@ -10,8 +10,8 @@ use super::{Case, CaseResult, Verdict};
 use crate::guest::net::veth_counters;
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("rc::send_recv_over_the_wire", send_recv_over_the_wire),
-    Case::new("rc::atomics", atomics),
+    Case::new("rc::send_recv_over_the_wire", send_recv_over_the_wire).every_kernel(),
+    Case::new("rc::atomics", atomics).every_kernel(),
     Case::new("rc::atomics_in_a_row", atomics_in_a_row),
     Case::new("rc::signalling", signalling),
     Case::new("rc::fence_and_solicited", fence_and_solicited),

@@ -13,7 +13,9 @@ use super::{Case, CaseResult, Verdict};
 use crate::guest::net::ENDS;
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("rc::all_opcodes_at_all_sizes", || all_sizes(1)).limit_secs(120),
+    Case::new("rc::all_opcodes_at_all_sizes", || all_sizes(1))
+        .every_kernel()
+        .limit_secs(120),
     Case::new("rc::all_opcodes_with_32_elements", || all_sizes(32)).limit_secs(120),
     Case::new("rc::addresses_and_path_mtus", addresses_and_path_mtus).limit_secs(120),
     Case::new("rc::both_directions_at_once", both_directions),

@@ -9,8 +9,8 @@ use super::{Case, CaseResult, Verdict};
 use crate::guest::{net, rdma};
 
 pub(super) const CASES: &[Case] = &[
-    Case::new("device::uverbs_abi_is_6", uverbs_abi_is_6),
-    Case::new("wire::two_rxe_devices_present", two_rxe_devices_present),
+    Case::new("device::uverbs_abi_is_6", uverbs_abi_is_6).every_kernel(),
+    Case::new("wire::two_rxe_devices_present", two_rxe_devices_present).every_kernel(),
 ];
 
 fn uverbs_abi_is_6() -> CaseResult {

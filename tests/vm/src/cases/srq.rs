@@ -14,7 +14,7 @@ use super::{Case, CaseResult, Verdict};
 pub(super) const CASES: &[Case] = &[
     Case::new("srq::sizes_and_limits", sizes),
     Case::new("srq::posting", posting),
-    Case::new("srq::two_queue_pairs_draw_from_one", two_draw_from_one),
+    Case::new("srq::two_queue_pairs_draw_from_one", two_draw_from_one).every_kernel(),
     Case::new("srq::refuses_receives_on_its_queue_pairs", no_own_receives),
     Case::new("srq::dropped_before_its_queue_pair", dropped_first),
 ];

@@ -3,6 +3,7 @@
 //! Must never be called on the host: it loads modules and changes addresses of the machine it is
 //! on.
 
+pub mod alone;
 pub mod case;
 pub mod init;
 pub mod injector;
@@ -11,15 +12,23 @@ pub mod modules;
 pub mod net;
 pub mod netlink;
 pub mod no_netlink;
+pub mod program;
 pub mod rdma;
 pub mod resources;
 pub mod run;
+pub mod seccomp;
 
 /// First argument that makes the executable run one test case.
 pub const CASE_ARG: &str = "guest-case";
 
+/// First argument that makes the executable run a part of a case.
+pub const PART_ARG: &str = "guest-part";
+
 /// First argument that makes the executable run the demonstration.
 pub const DEMO_ARG: &str = "guest-demo";
+
+/// Second argument to the former: the root holds this executable alone.
+pub const ALONE_ARG: &str = "alone";
 
 /// First argument that makes the executable the bench's controller.
 pub const BENCH_ARG: &str = "guest-bench";

@@ -53,6 +53,7 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 
+const IFLA_MTU: u16 = 4;
 const IFF_UP: u32 = 1;
 const IFA_F_NODAD: u8 = 2;
 const TABLE_LOCAL: u32 = 255;
@@ -118,6 +119,14 @@ pub fn link_up(netdev: &str) -> io::Result<()> {
 /// Takes an interface down: the rxe port on it goes to DOWN, and so does that on the other end.
 pub fn link_down(netdev: &str) -> io::Result<()> {
     set_link(netdev, 0)
+}
+
+/// Sets how many bytes of payload the interface's packets may carry.
+pub fn set_mtu(netdev: &str, mtu: u32) -> io::Result<()> {
+    let m = Message::new(RTM_NEWLINK, ACK)
+        .body(&ifinfo(index(netdev)?, 0, 0))
+        .number(IFLA_MTU, mtu);
+    ask(m, &format!("setting the MTU of {netdev}"))
 }
 
 /// Whether the interface is set up (not whether it has a carrier).

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::arch::Arch;
 use super::cache::Cache;
 use super::mirrors::{self, Mirrors};
 use super::packages::{self, Package};
@@ -17,11 +18,17 @@ use super::report::{Doing, Problem, Step};
 #[derive(Debug)]
 pub struct Apt {
     folder: PathBuf,
+    arch: Arch,
 }
 
 impl Apt {
-    /// Sets it up for these suites.
+    /// Sets it up for these suites, and packages for x86-64.
     pub fn for_suites(cache: &Cache, suites: &[&str]) -> Result<Self, Problem> {
+        Self::for_arch(cache, Arch::Amd64, suites)
+    }
+
+    /// Sets it up for these suites, and packages for an architecture.
+    pub fn for_arch(cache: &Cache, arch: Arch, suites: &[&str]) -> Result<Self, Problem> {
         for name in ["apt-get", "apt-cache", "dpkg-deb"] {
             if !process::has(name) {
                 return Err(Problem::new(format!(
@@ -37,9 +44,10 @@ impl Apt {
                  apt-get install debian-archive-keyring",
             ));
         }
-        let folder = cache.make("apt")?;
+        let place = arch.place("apt");
+        let folder = cache.make(&place)?;
         for name in ["state/lists/partial", "cache/archives/partial", "etc"] {
-            cache.make(&format!("apt/{name}"))?;
+            cache.make(&format!("{place}/{name}"))?;
         }
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
@@ -48,9 +56,9 @@ impl Apt {
         write("state/status", "")?;
         write(
             "etc/sources.list",
-            &Mirrors::of_system().sources_list(suites),
+            &Mirrors::of_system().sources_list(suites, arch),
         )?;
-        Ok(Self { folder })
+        Ok(Self { folder, arch })
     }
 
     fn command(&self, program: &str) -> Command {
@@ -64,7 +72,8 @@ impl Apt {
             "Dir::Etc::sourceparts=/dev/null".to_owned(),
             "Dir::Etc::preferences=/dev/null".to_owned(),
             "Dir::Etc::preferencesparts=/dev/null".to_owned(),
-            "APT::Architecture=amd64".to_owned(),
+            format!("APT::Architecture={}", self.arch.debian()),
+            format!("APT::Architectures={}", self.arch.debian()),
             // The sandbox's user may not enter a cache in somebody's home.
             "APT::Sandbox::User=root".to_owned(),
             "APT::Get::List-Cleanup=false".to_owned(),

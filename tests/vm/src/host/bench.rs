@@ -30,7 +30,7 @@ pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
     // What may be missing comes before what takes long.
     let c = twins::c_twin(cache)?;
     let [rust, pingpong] = build::bench_programs()?;
-    let guest_program = build::guest_program(false)?;
+    let guest_program = build::guest_program(kernel.arch, false)?;
     let mut tree = Tree::default();
     twins::gather(cache, &mut tree)?;
     for (place, file) in [(C_TWIN, c), (RUST_TWIN, rust), (RUST_PINGPONG, pingpong)] {

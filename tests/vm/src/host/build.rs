@@ -10,14 +10,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::arch::Arch;
 use super::elf;
 use super::process;
 use super::report::{Doing, Problem, say};
 
-/// Where the compiled guest runs best: no loader, no shared objects.
-pub const MUSL: &str = "x86_64-unknown-linux-musl";
-/// What is used where the musl target cannot be had.
+/// What is used on x86-64 where the musl target cannot be had.
 pub const GLIBC: &str = "x86_64-unknown-linux-gnu";
+
+/// Tells cargo what to link programs for ARM with.
+const ARM_LINKER: &str = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER";
 
 /// The workspace's folder.
 pub fn workspace() -> PathBuf {
@@ -35,9 +37,47 @@ pub fn has_target(target: &str) -> bool {
         })
 }
 
+/// The target to build for: no loader, no shared objects.
+pub fn target_for(arch: Arch) -> Result<&'static str, Problem> {
+    let wanted = arch.target();
+    if has_target(wanted) {
+        return Ok(wanted);
+    }
+    if arch == Arch::Amd64 && has_target(GLIBC) {
+        return Ok(GLIBC);
+    }
+    Err(Problem::new(format!(
+        "the compiler has no target {wanted}; run: rustup target add {wanted}"
+    )))
+}
+
 /// Builds it and gives back its path. `offline`: cargo must not ask the network.
-pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
-    let target = if has_target(MUSL) { MUSL } else { GLIBC };
+pub fn guest_program(arch: Arch, offline: bool) -> Result<PathBuf, Problem> {
+    let what = ["--package", "uverbs-vm", "--bin", "uverbs-vm"];
+    Ok(for_guest(arch, &what, "the guest's program", offline)?.join("uverbs-vm"))
+}
+
+/// The examples that cases run in the guest.
+const EXAMPLES: [&str; 4] = ["rc_pingpong", "srq_pingpong", "devinfo", "async_watch"];
+
+/// Builds the examples for the guest; gives back each one's name and path.
+pub fn guest_examples(arch: Arch, offline: bool) -> Result<Vec<(&'static str, PathBuf)>, Problem> {
+    let names = EXAMPLES.map(|name| format!("guest_{name}"));
+    let mut what = vec!["--package", "uverbs-vm"];
+    for name in &names {
+        what.extend(["--example", name]);
+    }
+    let folder = for_guest(arch, &what, "the examples for the guest", offline)?.join("examples");
+    Ok(EXAMPLES
+        .into_iter()
+        .zip(names)
+        .map(|(example, name)| (example, folder.join(name)))
+        .collect())
+}
+
+/// Builds for the guest; gives back the folder in which the results are.
+fn for_guest(arch: Arch, what: &[&str], name: &str, offline: bool) -> Result<PathBuf, Problem> {
+    let target = target_for(arch)?;
     let workspace = workspace();
     let folder = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace.join("target"), |d| workspace.join(d))
@@ -45,15 +85,9 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(&workspace)
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            "guest",
-            "--package",
-            "uverbs-vm",
-        ])
-        .args(["--bin", "uverbs-vm", "--target", target, "--target-dir"])
+        .args(["build", "--quiet", "--profile", "guest"])
+        .args(what)
+        .args(["--target", target, "--target-dir"])
         .arg(&folder);
     if offline {
         cargo.arg("--offline");
@@ -64,17 +98,22 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
+    if arch == Arch::Arm64 {
+        // The compiler's own linker, and the C library's parts that come with the target, are enough.
+        cargo.env(ARM_LINKER, "rust-lld");
+    }
     if target == GLIBC {
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
     }
     // Nothing is said of a build that was fresh.
     let (done, waiting) = mpsc::channel::<()>();
+    let building = name.to_owned();
     let ticker = thread::spawn(move || {
         let start = Instant::now();
         let mut limit = Duration::from_secs(1);
         while waiting.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
             let so_far = start.elapsed().as_secs();
-            say(format_args!("building the guest's program … ({so_far} s)"));
+            say(format_args!("building {building} … ({so_far} s)"));
             limit = Duration::from_secs(15);
         }
     });
@@ -82,16 +121,16 @@ pub fn guest_program(offline: bool) -> Result<PathBuf, Problem> {
     drop(done);
     let _ = ticker.join();
     if !status?.success() {
-        return Err(Problem::new(
-            "the guest's program does not build; what cargo says is above",
-        ));
+        return Err(Problem::new(format!(
+            "{name} cannot be built; what cargo says is above"
+        )));
     }
-    Ok(folder.join(target).join("guest/uverbs-vm"))
+    Ok(folder.join(target).join("guest"))
 }
 
 /// Builds what the bench looks at, as a user builds a release: the Rust twin and the ping-pong.
 pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
-    let target = if has_target(MUSL) { MUSL } else { GLIBC };
+    let target = target_for(Arch::Amd64)?;
     let workspace = workspace();
     let folder = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace.join("target"), |d| workspace.join(d))

@@ -18,6 +18,8 @@ use super::setup;
 pub const MACHINE: u8 = 125;
 /// Exit status when the command line is wrong.
 const USAGE: u8 = 2;
+/// The line of kernels of which the tests always run a part.
+const NEWEST: &str = "newest";
 
 /// Runs the tool.
 pub fn main(args: Vec<OsString>) -> ExitCode {
@@ -86,7 +88,17 @@ pub fn prepare(cache: &Cache, asked: Option<&str>) -> Result<Kernel, Problem> {
 fn test(cache: &Cache, mut options: layers::Options) -> Result<u8, Problem> {
     if options.kernels.is_empty() {
         options.kernels.push(kernel::line(None));
+        // Named in the environment, it is the only one that is meant.
+        if kernel::line(None) == kernel::DEFAULT_LINE {
+            options.sampled.push(NEWEST.to_owned());
+        }
     }
-    setup::ensure(cache, &options.kernels, false, true)?;
+    let all: Vec<String> = options
+        .kernels
+        .iter()
+        .chain(&options.sampled)
+        .cloned()
+        .collect();
+    setup::ensure(cache, &all, false, true)?;
     layers::run(&options)
 }

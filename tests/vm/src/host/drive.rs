@@ -12,6 +12,7 @@ use super::cache::{Cache, RunFolder};
 use super::cpio::{Entry, Tree};
 use super::initrd;
 use super::kernel::Kernel;
+use super::peers;
 use super::qemu::Machine;
 use super::report::{Doing, Problem, say};
 use super::session::{Guest, Next};
@@ -60,7 +61,8 @@ pub fn all(plan: &Plan, given: Given) {
     }
     boots.extend(fresh.into_iter().map(|f| vec![f]));
 
-    let prepared = prepare(plan);
+    let peers = boots.iter().flatten().any(|(case, _)| case.peers);
+    let prepared = prepare(plan, peers);
     let mut complaints = Vec::new();
     for boot in boots {
         match &prepared {
@@ -91,11 +93,14 @@ fn fail_all(work: Vec<Work>, why: &str) {
     }
 }
 
-fn prepare(plan: &Plan) -> Result<(Machine, RunFolder), Problem> {
-    let guest = build::guest_program(true)?;
+fn prepare(plan: &Plan, peers: bool) -> Result<(Machine, RunFolder), Problem> {
+    let guest = build::guest_program(plan.kernel.arch, true)?;
+    let mut tree = Tree::default();
+    if peers {
+        peers::gather(&plan.cache, plan.kernel.arch, &mut tree)?;
+    }
     let folder = plan.cache.run_folder()?;
     let initrd = folder.at("initrd");
-    let mut tree = Tree::default();
     for module in plan.modules.iter().flatten() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
         let content = fs::read(module).doing(|| format!("reading {}", module.display()))?;

@@ -3,6 +3,8 @@
 //! Ground truth: the ELF-64 format, little-endian. The files may be anything: must never panic, and
 //! never follow an offset that was not checked.
 
+use super::arch::Arch;
+
 /// What a program or a shared object asks for when it is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dynamic {
@@ -84,11 +86,20 @@ fn segments(b: &[u8]) -> Option<Vec<Segment>> {
 }
 
 fn is_ours(b: &[u8]) -> bool {
-    // 64 bits, little-endian, x86-64
-    is_elf(b) && b.get(4) == Some(&2) && b.get(5) == Some(&1) && u16_at(b, 18) == Some(62)
+    // 64 bits, little-endian, of an architecture that has guests
+    is_elf(b) && b.get(4) == Some(&2) && b.get(5) == Some(&1) && machine(b).is_some()
 }
 
-/// Reads interpreter and libraries; `None` if it is no sound ELF file for x86-64.
+/// What it runs on; `None` for anything that no guest is.
+pub fn machine(b: &[u8]) -> Option<Arch> {
+    match u16_at(b, 18)? {
+        62 => Some(Arch::Amd64),
+        183 => Some(Arch::Arm64),
+        _ => None,
+    }
+}
+
+/// Reads interpreter and libraries; `None` if it is no sound ELF file for a guest.
 pub fn dynamic(b: &[u8]) -> Option<Dynamic> {
     if !is_ours(b) {
         return None;

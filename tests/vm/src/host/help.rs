@@ -41,7 +41,8 @@ a Debian-like system; elsewhere it says what to do), unpacks kernels into the ca
 test-only kernel modules there. nothing else of the system is changed. the second time it does
 nothing.
 
-  --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest
+  --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest; with -arm64 behind it, a kernel,
+                    a target and an emulator for 64-bit ARM
   --refresh         look for newer kernels of these lines
 
 examples:
@@ -121,7 +122,8 @@ runs every test there is, each layer once: unit, golden, layout, fake kernel, pr
 compile-fail tests, the loom models, and the cases in the guest on each kernel. does the set-up
 first. the last line is `N passed, N failed, N ignored`; a layer that could not run has failed.
 
-  --kernel LINE,…   lines of kernels: 6.12 (default), 6.1, newest
+  --kernel LINE,…   lines of kernels, each in full: 6.1, 6.12, newest, 6.12-arm64, …
+                    (default: 6.12 in full, and of newest the cases that hang on the kernel)
   --full            the long cases in full, not a sample of them
 
 for a part of it: cargo test -p uverbs-vm --test vm rc::

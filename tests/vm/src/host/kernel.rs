@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::arch::Arch;
 use super::cache::Cache;
 use super::report::Problem;
 
@@ -18,6 +19,8 @@ pub struct Kernel {
     pub modules: PathBuf,
     /// Such as `6.12.117+deb12-amd64`.
     pub release: String,
+    /// What it runs on.
+    pub arch: Arch,
 }
 
 /// A line of kernels: a name such as `6.12`, or `newest`.
@@ -46,6 +49,7 @@ impl Kernel {
                     && let Some(image) = images.into_iter().find(|i| i.is_file())
                 {
                     return Ok(Self {
+                        arch: Arch::of_kernel(&release, &image),
                         image,
                         modules: own,
                         release,

@@ -7,14 +7,18 @@ use std::env;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command as Process, Stdio};
 
+use super::arch::Arch;
 use super::build;
 use super::report::{Doing, Problem, Step, say};
+use super::suite;
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Lines of kernels, the default one if empty.
+    /// Lines of kernels.
     pub kernels: Vec<String>,
+    /// Lines of kernels on which only the cases run that are to run on every kernel.
+    pub sampled: Vec<String>,
     /// Whether the long cases run in full.
     pub full: bool,
 }
@@ -49,7 +53,9 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
     };
 
     // The guest's program is built first: what does not build for it need not be tested at all.
-    build::guest_program(false)?;
+    for kernel in options.kernels.iter().chain(&options.sampled) {
+        build::guest_program(Arch::of_line(kernel).0, false)?;
+    }
     layer(
         "crates: unit, golden, layout, fake kernel, property, doc, compile-fail",
         {
@@ -81,13 +87,19 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
         cargo.args(["-p", "uverbs", "--lib", "event::model"]);
         cargo
     })?;
-    for kernel in &options.kernels {
-        layer(&format!("VM: Linux {kernel}"), {
+    let whole = options.kernels.iter().map(|kernel| (kernel, false));
+    let sampled = options.sampled.iter().map(|kernel| (kernel, true));
+    for (kernel, part) in whole.chain(sampled) {
+        let what = if part { ", in part" } else { "" };
+        layer(&format!("VM: Linux {kernel}{what}"), {
             let mut cargo = cargo();
             cargo
                 .args(["test", "-p", "uverbs-vm", "--test", "vm"])
                 .env("UVERBS_VM_KERNEL", kernel)
                 .env_remove("UVERBS_KERNEL");
+            if part {
+                cargo.env(suite::PART, "1");
+            }
             if options.full {
                 cargo.env("UVERBS_VM_FULL", "1");
             }

@@ -8,6 +8,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::arch::Arch;
 use super::cpio::{Entry, Tree};
 use super::elf;
 use super::report::{Doing, Problem, say};
@@ -191,7 +192,8 @@ fn expand(search: &[String], origin: &Path) -> Vec<String> {
 
 /// Whether this is a shared object for our machine (a folder may hold those of another one).
 fn fits(file: &Path) -> bool {
-    fs::read(file).is_ok_and(|b| elf::dynamic(&b).is_some())
+    fs::read(file)
+        .is_ok_and(|b| elf::machine(&b) == Some(Arch::Amd64) && elf::dynamic(&b).is_some())
 }
 
 /// Folders that the host's dynamic linker looks through.

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+use super::arch::Arch;
+
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Whether the keys of Debian's archive are here.
@@ -79,7 +81,8 @@ impl Mirrors {
     }
 
     /// The lines of a `sources.list` for these suites.
-    pub fn sources_list(&self, suites: &[&str]) -> String {
+    pub fn sources_list(&self, suites: &[&str], arch: Arch) -> String {
+        let arch = arch.debian();
         let keyring = KEYRING;
         let signed = if Path::new(keyring).exists() {
             format!(" signed-by={keyring}")
@@ -94,7 +97,7 @@ impl Mirrors {
                 } else {
                     &self.main
                 };
-                format!("deb [arch=amd64 target=Packages{signed}] {base} {suite} main\n")
+                format!("deb [arch={arch} target=Packages{signed}] {base} {suite} main\n")
             })
             .collect()
     }
@@ -246,7 +249,7 @@ mod tests {
             main: "http://a/debian".into(),
             security: "http://a/s".into(),
         };
-        let text = m.sources_list(&["bookworm", "bookworm-security"]);
+        let text = m.sources_list(&["bookworm", "bookworm-security"], Arch::Amd64);
         assert!(text.contains(" http://a/debian bookworm main\n"));
         assert!(text.contains(" http://a/s bookworm-security main\n"));
     }

@@ -2,6 +2,7 @@
 
 pub mod accel;
 pub mod apt;
+pub mod arch;
 pub mod bench;
 pub mod build;
 pub mod builder;
@@ -23,6 +24,7 @@ pub mod modules;
 pub mod options;
 pub mod packages;
 pub mod payload;
+pub mod peers;
 pub mod process;
 pub mod qemu;
 pub mod report;

@@ -256,6 +256,7 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
 fn test(p: &mut Parser) -> Result<Command, Problem> {
     let mut options = layers::Options {
         kernels: Vec::new(),
+        sampled: Vec::new(),
         full: false,
     };
     while let Some(arg) = next(p)? {
@@ -399,7 +400,11 @@ mod tests {
     fn test_arguments() {
         let options = |kernels: &[&str], full| {
             let kernels = kernels.iter().map(|k| (*k).to_owned()).collect();
-            Ok(Command::Test(layers::Options { kernels, full }))
+            Ok(Command::Test(layers::Options {
+                kernels,
+                sampled: Vec::new(),
+                full,
+            }))
         };
         assert_eq!(of("test"), options(&[], false));
         assert_eq!(

@@ -6,6 +6,8 @@
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
+use super::arch::Arch;
+
 /// A package as the index has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
@@ -47,16 +49,17 @@ pub fn parse(index: &str) -> Vec<Package> {
 /// The newest kernel of a line (`6.12`, or `newest` for any): the packages that hold its image and
 /// its modules.
 pub fn kernel<'a>(all: &'a [Package], line: &str) -> Vec<&'a Package> {
+    let (arch, line) = Arch::of_line(line);
     let newest = all
         .iter()
-        .filter(|p| kernel_abi(&p.name).is_some() && in_line(&p.version, line))
+        .filter(|p| kernel_abi(&p.name, arch).is_some() && in_line(&p.version, line))
         .max_by(|a, b| compare(&a.version, &b.version));
     let Some(image) = newest else {
         return Vec::new();
     };
-    let abi = kernel_abi(&image.name).unwrap_or_default();
+    let abi = kernel_abi(&image.name, arch).unwrap_or_default();
     let part = |kind: &str| {
-        let name = format!("linux-{kind}-{abi}-amd64");
+        let name = format!("linux-{kind}-{abi}-{}", arch.debian());
         all.iter()
             .find(|p| p.name == name && p.version == image.version)
     };
@@ -110,8 +113,11 @@ pub fn kernel_headers<'a>(all: &'a [Package], release: &str) -> Option<[&'a Pack
 }
 
 /// `6.12.117+deb12` of `linux-image-6.12.117+deb12-amd64`; `None` for flavours and meta packages.
-fn kernel_abi(name: &str) -> Option<&str> {
-    let abi = name.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
+fn kernel_abi(name: &str, arch: Arch) -> Option<&str> {
+    let abi = name
+        .strip_prefix("linux-image-")?
+        .strip_suffix(arch.debian())?
+        .strip_suffix('-')?;
     let whole = abi.starts_with(|c: char| c.is_ascii_digit()) && abi.matches('.').count() >= 2;
     let flavour = abi.ends_with("-cloud") || abi.ends_with("-rt");
     (whole && !flavour).then_some(abi)
@@ -224,6 +230,12 @@ Version: 7.3.4-1~bpo13+1
 Package: linux-modules-7.3.4+deb13-amd64
 Version: 7.3.4-1~bpo13+1
 
+Package: linux-image-6.12.117+deb12-arm64
+Version: 6.12.117-1~deb12u1
+
+Package: linux-image-6.12.118+deb12-cloud-arm64
+Version: 6.12.118-1~deb12u1
+
 Package: busybox-static
 Version: 1:1.35.0-4+deb12u1+b1
 ";
@@ -243,6 +255,7 @@ Version: 1:1.35.0-4+deb12u1+b1
             names("newest"),
             ["binary", "modules", "base"].map(|k| format!("linux-{k}-7.3.4+deb13-amd64"))
         );
+        assert_eq!(names("6.12-arm64"), ["linux-image-6.12.117+deb12-arm64"]);
         assert!(names("5.10").is_empty());
     }
 

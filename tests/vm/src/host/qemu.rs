@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use super::accel::Accel;
+use super::arch::Arch;
 use super::kernel::Kernel;
 use super::payload::find_program;
 use super::report::{Doing, Problem, say};
@@ -38,16 +39,22 @@ pub struct Machine {
 }
 
 /// Where QEMU is.
-pub fn find() -> Result<PathBuf, Problem> {
-    find_program(OsStr::new("qemu-system-x86_64")).ok_or_else(|| {
-        Problem::new("qemu-system-x86_64 is not installed (not found in PATH); run: cargo vm setup")
+pub fn find(arch: Arch) -> Result<PathBuf, Problem> {
+    let name = arch.qemu();
+    find_program(OsStr::new(name)).ok_or_else(|| {
+        Problem::new(format!(
+            "{name} is not installed (not found in PATH); run: cargo vm setup"
+        ))
     })
 }
 
 /// Starts QEMU; its standard input and output are the guest's port.
 pub fn start(machine: &Machine, accel: Accel, console: &Path) -> Result<Child, Problem> {
-    let qemu = find()?;
-    let cpu = processor(accel, major_version(&qemu));
+    let qemu = find(machine.kernel.arch)?;
+    let cpu = match machine.kernel.arch {
+        Arch::Amd64 => processor(accel, major_version(&qemu)),
+        Arch::Arm64 => ARM_PROCESSOR,
+    };
     let mut command = Command::new("/proc/self/exe");
     command
         .arg(SHIM_ARG)
@@ -75,6 +82,10 @@ pub fn shim(args: &[OsString]) -> ExitCode {
     say(format_args!("starting {}: {error}", program.display()));
     ExitCode::FAILURE
 }
+
+/// The processor to show a guest of ARM: the newest one whose pointers are not signed, since the
+/// emulation of that costs more than all else.
+const ARM_PROCESSOR: &str = "cortex-a72";
 
 /// In an option's value a comma ends it, unless doubled.
 fn quoted(path: &Path) -> String {
@@ -113,9 +124,16 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
     // no_timer_check: that check panics when the emulator is starved for a moment.
     // tsc=reliable: else the kernel finds the clock unreliable and rewrites its hottest code while
     // the other processor runs it, which the emulator gets wrong now and then.
-    let (accel, words) = match accel {
-        Accel::Kvm => ("kvm", "earlyprintk=ttyS0,115200 loglevel=7"),
-        Accel::Tcg => ("tcg,thread=multi", "no_timer_check tsc=reliable loglevel=5"),
+    let (accel, words) = match (m.kernel.arch, accel) {
+        (Arch::Arm64, _) => ("tcg,thread=multi", "console=ttyAMA0 loglevel=5"),
+        (_, Accel::Kvm) => (
+            "kvm",
+            "console=ttyS0,115200 earlyprintk=ttyS0,115200 loglevel=7",
+        ),
+        (_, Accel::Tcg) => (
+            "tcg,thread=multi",
+            "console=ttyS0,115200 no_timer_check tsc=reliable loglevel=5",
+        ),
     };
     let share = if m.share.is_some() { SHARE_WORD } else { "" };
     let full = if std::env::var_os("UVERBS_VM_FULL").is_some() {
@@ -124,7 +142,7 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
         ""
     };
     let append = format!(
-        "console=ttyS0,115200 panic=-1 random.trust_cpu=on mitigations=off {words} {GUEST_WORD} \
+        "panic=-1 random.trust_cpu=on mitigations=off {words} {GUEST_WORD} \
          {share} {full}"
     );
     let mut args: Vec<OsString> = Vec::new();
@@ -136,6 +154,9 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
         "none",
         "-no-reboot",
     ]);
+    if m.kernel.arch == Arch::Arm64 {
+        add(&["-machine", "virt"]);
+    }
     add(&["-accel", accel, "-cpu", cpu]);
     add(&["-smp", &m.smp.to_string(), "-m", &m.mem.to_string()]);
     add(&[

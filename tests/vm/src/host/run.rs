@@ -46,7 +46,7 @@ pub fn run(cache: &Cache, options: &Run) -> Result<u8, Problem> {
         }
         Err(e) => return Err(e),
     };
-    let guest = build::guest_program(false)?;
+    let guest = build::guest_program(kernel.arch, false)?;
     let folder = cache.run_folder()?;
     let initrd = folder.at("initrd");
     initrd::write(&initrd, &guest, &kernel, share.is_some(), payload.tree)?;
@@ -72,7 +72,7 @@ pub fn run(cache: &Cache, options: &Run) -> Result<u8, Problem> {
 /// Shows the demonstration; gives back the exit status.
 pub fn demo(cache: &Cache, vm: &Vm) -> Result<u8, Problem> {
     let kernel = prepare(cache, vm.kernel.as_deref())?;
-    let program = build::guest_program(false)?;
+    let program = build::guest_program(kernel.arch, false)?;
     say(build::check_static(&program)?);
     let folder = cache.run_folder()?;
     let initrd = folder.at("initrd");

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::accel::{self, Accel, Known};
+use super::arch::Arch;
 use super::cache::{Cache, RunFolder};
 use super::qemu::{self, Machine};
 use super::report::{Doing, Problem, say};
@@ -24,7 +25,7 @@ const FIRST_BYTE: Duration = Duration::from_secs(5);
 /// How long a KVM nobody has tried may take until the guest's init speaks.
 const KVM_HELLO: Duration = Duration::from_secs(30);
 /// How long a guest may take until its devices are ready.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_LIMIT: Duration = Duration::from_secs(240);
 
 /// What comes next from a guest.
 #[derive(Debug)]
@@ -169,7 +170,11 @@ impl Drop for Process {
 impl Guest {
     /// Boots a guest and waits until its devices are ready.
     pub fn boot(cache: &Cache, machine: &Machine, folder: &RunFolder) -> Result<Self, Problem> {
-        let accel = match accel::known(cache) {
+        let known = match machine.kernel.arch {
+            Arch::Amd64 => accel::known(cache),
+            Arch::Arm64 => Known::Use(Accel::Tcg),
+        };
+        let accel = match known {
             Known::Use(accel) => accel,
             Known::TryKvm => {
                 if let Some(guest) = Self::try_kvm(cache, machine, folder)? {

@@ -11,12 +11,14 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
+use super::arch::Arch;
 use super::build;
 use super::cache::Cache;
 use super::drive::{self, Given, Plan};
 use super::expected::Expected;
 use super::kernel;
 use super::modules;
+use super::peers;
 use super::qemu;
 use super::report::{Problem, say};
 use crate::cases::{self, Case, Report};
@@ -24,6 +26,9 @@ use crate::guest::parse_release;
 
 /// Exit status when the guest is required and cannot be had.
 const REQUIRED: u8 = 101;
+
+/// Environment variable: set, only the cases run that are to run on every kernel.
+pub const PART: &str = "UVERBS_VM_PART";
 
 /// Name of the test that fails when the kernel complained in any boot.
 pub const LOG_CLEAN: &str = "kernel::log_clean";
@@ -73,14 +78,9 @@ pub fn main() -> ExitCode {
 /// What must be there before the first boot; nothing of it is made here.
 fn prerequisites() -> Result<Plan, Problem> {
     let cache = Cache::locate()?;
-    qemu::find()?;
     let kernel = kernel::choose(&cache, None)?;
-    if !build::has_target(build::MUSL) && !build::has_target(build::GLIBC) {
-        return Err(Problem::new(format!(
-            "the compiler has no target {}",
-            build::MUSL
-        )));
-    }
+    qemu::find(kernel.arch)?;
+    build::target_for(kernel.arch)?;
     let modules = modules::find(&cache, &kernel);
     Ok(Plan {
         cache,
@@ -123,13 +123,22 @@ impl Launch {
     }
 }
 
-/// What a case is that needs the test modules where there are none.
-fn without_modules(name: &str, why: &Problem, required: bool) -> Trial {
-    let why = why.to_string();
+/// What a case is that needs what is not there.
+fn without(name: &str, why: &str, required: bool) -> Trial {
+    let why = why.to_owned();
     trial(name, move || match required {
         true => Err(Failed::from(why)),
         false => Ok(Completion::ignored_with(why)),
     })
+}
+
+/// Why a case cannot run, if it cannot.
+fn lacking(plan: &Plan, case: &Case) -> Option<String> {
+    match &plan.modules {
+        Err(why) if case.modules => Some(why.to_string()),
+        _ if case.peers => peers::missing(&plan.cache, plan.kernel.arch),
+        _ => None,
+    }
 }
 
 fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>, required: bool) -> Vec<Trial> {
@@ -137,9 +146,13 @@ fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>, required: bool
     let mut given = Given::default();
     let mut waiting: Vec<(&'static str, Receiver<Report>)> = Vec::new();
     let mut all: Vec<Trial> = Vec::new();
-    for (name, case) in names().filter(|(name, _)| selected(name)) {
-        if let (Err(why), Some(Case { modules: true, .. })) = (&plan.modules, case) {
-            all.push(without_modules(name, why, required));
+    let part = env::var_os(PART).is_some_and(|part| !part.is_empty());
+    let wanted = |case: Option<&Case>| !part || case.is_none_or(Case::runs_on_every_kernel);
+    for (name, case) in names().filter(|(name, case)| selected(name) && wanted(*case)) {
+        if let Some(why) = case.and_then(|case| lacking(&plan, case)) {
+            // No set-up could make these for ARM.
+            let may_lack = plan.kernel.arch != Arch::Amd64 && case.is_some_and(|case| case.modules);
+            all.push(without(name, &why, required && !may_lack));
             continue;
         }
         let (to, from): (Sender<Report>, _) = mpsc::channel();
