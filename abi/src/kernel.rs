@@ -4,7 +4,8 @@
 use std::fmt;
 
 use crate::command::Command;
-use crate::{Errno, Mapping};
+use crate::legacy::Doorbell;
+use crate::{Errno, Mapping, legacy};
 
 /// One open uverbs file. The real one is [`UverbsFd`](crate::sys::UverbsFd).
 ///
@@ -21,6 +22,12 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     /// Fails with `EACCES` in a process that is not, or is no longer, the one that opened the file
     /// as far as credentials go: after `fork()`, or after any change of user or group id.
     fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno>;
+
+    /// Rings: [`write`](Self::write) of a doorbell's frame.
+    fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
+        let mut frame = *doorbell.frame();
+        self.write(&mut frame, &mut [0; legacy::DOORBELL_RESPONSE_LEN])
+    }
 
     /// Maps `len` bytes from `offset`, shared, for reading and writing.
     fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno>;

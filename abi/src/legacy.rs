@@ -5,6 +5,8 @@
 //! at the send queue", and as a `write()` it costs about half of what the ioctl costs. All other
 //! commands go through [`Command::invoke_write`](crate::Command::invoke_write).
 
+use std::sync::atomic::AtomicU32;
+
 use zerocopy::IntoBytes;
 
 use crate::layout::cmd::{IB_USER_VERBS_CMD_POST_SEND, ib_uverbs_cmd_hdr, ib_uverbs_post_send};
@@ -50,22 +52,88 @@ pub fn doorbell_frame(qp_handle: u32) -> [u8; DOORBELL_LEN] {
     frame
 }
 
+/// A doorbell that is ready to be rung again and again.
+#[derive(Debug)]
+pub struct Doorbell {
+    frame: [u8; DOORBELL_LEN],
+    qp_handle: u32,
+    /// Where the frame says that the kernel is to put its response. Behind a pointer, so that it stays
+    /// where it is; atomic, since rings of several threads may write it at the same time.
+    _response: Box<AtomicU32>,
+}
+
+impl Doorbell {
+    /// The doorbell of one queue pair.
+    #[must_use]
+    pub fn new(qp_handle: u32) -> Self {
+        let response = Box::new(AtomicU32::new(0));
+        let mut frame = doorbell_frame(qp_handle);
+        if let Some(slot) = frame.get_mut(8..16) {
+            let address = response.as_ptr().expose_provenance() as u64;
+            slot.copy_from_slice(&address.to_ne_bytes());
+        }
+        Self {
+            frame,
+            qp_handle,
+            _response: response,
+        }
+    }
+
+    /// What the kernel is given. The address in it is good for as long as this value.
+    #[inline]
+    #[must_use]
+    pub const fn frame(&self) -> &[u8; DOORBELL_LEN] {
+        &self.frame
+    }
+
+    /// The queue pair that it is for.
+    #[must_use]
+    pub const fn qp_handle(&self) -> u32 {
+        self.qp_handle
+    }
+}
+
 /// Whether a frame is a doorbell, whichever queue pair it is for and wherever its response goes.
 #[must_use]
 pub fn is_doorbell(frame: &[u8]) -> bool {
-    let model = doorbell_frame(0);
     // Bytes 8 to 16 are the address of the response, 16 to 20 the queue pair's handle.
-    frame.len() == DOORBELL_LEN
-        && frame
-            .iter()
-            .zip(model)
-            .enumerate()
-            .all(|(at, (given, wanted))| (8..20).contains(&at) || *given == wanted)
+    let fixed = |frame: &[u8; DOORBELL_LEN]| {
+        let [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            ..,
+            q,
+            r,
+            s,
+            t,
+            u,
+            v,
+            w,
+            x,
+            y,
+            z,
+            k,
+            l,
+        ] = *frame;
+        (
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            u32::from_ne_bytes([q, r, s, t]),
+            u64::from_ne_bytes([u, v, w, x, y, z, k, l]),
+        )
+    };
+    <&[u8; DOORBELL_LEN]>::try_from(frame)
+        .is_ok_and(|frame| fixed(frame) == fixed(&doorbell_frame(0)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{doorbell_frame, is_doorbell};
+    use super::{Doorbell, doorbell_frame, is_doorbell};
 
     #[test]
     fn nothing_but_a_doorbell_is_one() {
@@ -77,6 +145,16 @@ mod tests {
             assert!(!is_doorbell(&bad), "byte {at}");
         }
         assert!(!is_doorbell(&good[..31]) && !is_doorbell(&[]));
+    }
+
+    #[test]
+    fn a_ready_doorbell_is_one_and_says_where_its_response_goes() {
+        let doorbell = Doorbell::new(7);
+        assert!(is_doorbell(doorbell.frame()));
+        let mut expected = doorbell_frame(7);
+        let address = doorbell._response.as_ptr().addr() as u64;
+        expected[8..16].copy_from_slice(&address.to_ne_bytes());
+        assert_eq!((doorbell.frame(), doorbell.qp_handle()), (&expected, 7));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 use crate::command::{Command, Reply};
 use crate::layout::cmd::IB_USER_VERBS_CMD_POST_SEND;
 use crate::layout::ids::{attr, method, object};
-use crate::sys::process::Mark;
+use crate::legacy::Doorbell;
+use crate::sys::process::{Life, Mark};
 use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
 
 /// What is known of an open device beside the file itself. Whoever reads its events shares this,
@@ -18,6 +19,8 @@ use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
 #[derive(Debug)]
 pub struct Status {
     process: Mark,
+    /// Ends with the device, or with this value.
+    life: Life,
     gone: AtomicBool,
     errors: AtomicU32,
 }
@@ -28,6 +31,7 @@ impl Status {
     pub fn new() -> Self {
         Self {
             process: Mark::here(),
+            life: Life::begin(),
             gone: AtomicBool::new(false),
             errors: AtomicU32::new(0),
         }
@@ -51,6 +55,15 @@ impl Status {
     /// Records that the device has been removed.
     pub fn mark_gone(&self) {
         self.gone.store(true, Ordering::Relaxed);
+        self.life.end();
+    }
+
+    /// What says in one comparison that the calling process is the one that opened the device, and
+    /// that the device is not known to be gone. When it says no, the two questions are asked.
+    #[inline]
+    #[must_use]
+    pub const fn life(&self) -> Life {
+        self.life
     }
 
     /// Notes that something went wrong that can have moved a queue pair to the error state: a
@@ -68,11 +81,24 @@ impl Status {
     }
 }
 
+impl Drop for Status {
+    fn drop(&mut self) {
+        self.life.end();
+    }
+}
+
 impl Default for Status {
     fn default() -> Self {
         Self::new()
     }
 }
+
+/// A doorbell that was not taken the cheap way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal(Errno);
+
+/// The command that a doorbell is.
+const DOORBELL: &str = "POST_SEND";
 
 /// An open uverbs file with what must be known on every call.
 #[derive(Debug)]
@@ -228,27 +254,52 @@ impl Session {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn doorbell(&self, qp_handle: u32) -> Result<(), CommandError> {
-        const NAME: &str = "POST_SEND";
-        self.check(NAME)?;
+        self.check(DOORBELL)?;
+        let doorbell = Doorbell::new(qp_handle);
+        self.ring(&doorbell)
+            .or_else(|refusal| self.ring_otherwise(&doorbell, refusal))
+    }
+
+    /// The first half of [`doorbell`](Self::doorbell), right after somebody has found that this process
+    /// may use the device and that it is there.
+    ///
+    /// # Errors
+    /// What [`ring_otherwise`](Self::ring_otherwise) goes on with.
+    #[inline]
+    pub fn ring(&self, doorbell: &Doorbell) -> Result<(), Refusal> {
         // Relaxed: whoever misses the switch learns it from the kernel, as the first one did.
-        if !self.doorbell_by_ioctl.load(Ordering::Relaxed) {
-            let mut frame = legacy::doorbell_frame(qp_handle);
-            let mut response = [0; legacy::DOORBELL_RESPONSE_LEN];
-            match self.kernel.write(&mut frame, &mut response) {
-                Ok(()) => return Ok(()),
-                Err(Errno::EACCES) => self.doorbell_by_ioctl.store(true, Ordering::Relaxed),
-                Err(Errno::EIO) if self.confirm_gone() => {
-                    return Err(CommandError {
-                        command: NAME,
-                        cause: Cause::DeviceGone,
-                    });
-                }
-                Err(errno) => return Err(CommandError::refused(NAME, errno)),
-            }
+        if self.doorbell_by_ioctl.load(Ordering::Relaxed) {
+            return Err(Refusal(Errno::EACCES));
         }
+        self.kernel.doorbell(doorbell).map_err(Refusal)
+    }
+
+    /// The second half: what is to be done about a refusal.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn ring_otherwise(
+        &self,
+        doorbell: &Doorbell,
+        Refusal(errno): Refusal,
+    ) -> Result<(), CommandError> {
+        match errno {
+            Errno::EACCES => {
+                self.doorbell_by_ioctl.store(true, Ordering::Relaxed);
+                self.doorbell_ioctl(doorbell.qp_handle())
+            }
+            Errno::EIO if self.confirm_gone() => Err(CommandError {
+                command: DOORBELL,
+                cause: Cause::DeviceGone,
+            }),
+            errno => Err(CommandError::refused(DOORBELL, errno)),
+        }
+    }
+
+    fn doorbell_ioctl(&self, qp_handle: u32) -> Result<(), CommandError> {
         let request = legacy::doorbell_request(qp_handle);
         let mut response = [0u8; legacy::DOORBELL_RESPONSE_LEN];
-        let command = Command::invoke_write(NAME, IB_USER_VERBS_CMD_POST_SEND)
+        let command = Command::invoke_write(DOORBELL, IB_USER_VERBS_CMD_POST_SEND)
             .input_bytes(
                 attr::invoke_write::CORE_IN,
                 zerocopy::IntoBytes::as_bytes(&request),

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! Each side keeps its own index privately and writes the shared word once for each batch; that
-//! word is never read back, so whoever scribbles on it cannot confuse us. The other side's index is
-//! cached, read again only when the cached value does not cover what is wanted, and believed only
-//! if it can be true: otherwise the answer is [`Corrupt`]. Nothing here loops or panics.
+//! word is never read back, so whoever scribbles on it cannot confuse us. Of the other side's index
+//! is kept what it allows; it is read again only when that does not cover what is wanted, and
+//! believed only if it can be true: otherwise the answer is [`Corrupt`]. Nothing here loops or
+//! panics.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -143,8 +144,8 @@ pub struct Producer<R> {
     rule: R,
     /// Ours: the next slot to fill. The shared word is a copy of it.
     next: u32,
-    /// Theirs, as last seen.
-    consumer: u32,
+    /// How many slots may be filled, as far as the other side's index was last seen.
+    free: u32,
 }
 
 impl<R: IndexRule> Producer<R> {
@@ -154,23 +155,16 @@ impl<R: IndexRule> Producer<R> {
     /// [`Corrupt`] if either index cannot be.
     pub fn new(rule: R, producer: &impl Index, consumer: &impl Index) -> Result<Self, Corrupt> {
         let (next, consumer) = adopt(rule, producer, consumer)?;
-        let this = Self {
-            rule,
-            next,
-            consumer,
-        };
-        if rule.distance(consumer, next) <= rule.capacity() {
-            Ok(this)
-        } else {
-            Err(Corrupt)
-        }
+        let used = rule.distance(consumer, next);
+        let free = rule.capacity().checked_sub(used).ok_or(Corrupt)?;
+        Ok(Self { rule, next, free })
     }
 
+    /// How many slots may be filled, as far as the consumer's index was last seen.
     #[inline]
-    fn free_as_cached(&self) -> u32 {
-        self.rule
-            .capacity()
-            .wrapping_sub(self.rule.distance(self.consumer, self.next))
+    #[must_use]
+    pub const fn known(&self) -> u32 {
+        self.free
     }
 
     /// How many slots may be filled now. Looks at the consumer's index only if what was known
@@ -181,19 +175,47 @@ impl<R: IndexRule> Producer<R> {
     /// past the producer.
     #[inline]
     pub fn free(&mut self, consumer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
-        let known = self.free_as_cached();
-        if known >= wanted {
-            return Ok(known);
+        if self.free >= wanted {
+            Ok(self.free)
+        } else {
+            self.look(consumer)
         }
+    }
+
+    /// Whether `wanted` slots may be filled. Looks at the consumer's index only if what was known
+    /// before does not cover them; a no may also mean that the index cannot be.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&mut self, consumer: &impl Index, wanted: usize) -> bool {
+        self.free as usize >= wanted
+            || self
+                .look(consumer)
+                .is_ok_and(|free| free as usize >= wanted)
+    }
+
+    // Once for many requests, so not where each of them is posted.
+    #[inline(never)]
+    fn look(&mut self, consumer: &impl Index) -> Result<u32, Corrupt> {
         // Acquire in the trait: pairs with the consumer's Release store after it was done with the
         // slots, so that filling them anew cannot come before.
         let seen = consumer.load_acquire();
         let used = self.rule.distance(seen, self.next);
-        if !self.rule.is_valid(seen) || used > self.rule.distance(self.consumer, self.next) {
-            return Err(Corrupt);
+        match self.rule.capacity().checked_sub(used) {
+            // Less than before means that it went backwards.
+            Some(free) if self.rule.is_valid(seen) && free >= self.free => {
+                self.free = free;
+                Ok(free)
+            }
+            _ => Err(Corrupt),
         }
-        self.consumer = seen;
-        Ok(self.rule.capacity().wrapping_sub(used))
+    }
+
+    /// The slot after the last published one.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> u32 {
+        // Ours is always one that can be.
+        self.next
     }
 
     /// The slot that comes `ahead` after the last published one. Filling it is allowed if `ahead`
@@ -209,16 +231,25 @@ impl<R: IndexRule> Producer<R> {
     #[inline]
     pub fn publish(&mut self, producer: &impl Index, count: u32) {
         // More than is free would overtake the consumer; callers never ask for it.
-        debug_assert!(
-            count <= self.free_as_cached(),
-            "published more slots than were free"
-        );
+        debug_assert!(count <= self.free, "published more slots than were free");
         if count != 0 {
             self.next = self.rule.step(self.next, count);
+            self.free = self.free.wrapping_sub(count);
             // Release in the trait: the consumer must see the slots filled.
             producer.store_release(self.next);
         }
     }
+}
+
+/// What a [`glance`](Consumer::glance) shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// No filled slot is waiting.
+    Nothing,
+    /// Just one is.
+    One,
+    /// [`Consumer::available`] tells.
+    Else,
 }
 
 /// The side that empties slots.
@@ -227,8 +258,8 @@ pub struct Consumer<R> {
     rule: R,
     /// Ours: the next slot to take. The shared word is a copy of it.
     next: u32,
-    /// Theirs, as last seen.
-    producer: u32,
+    /// How many slots are filled, as far as the other side's index was last seen.
+    ready: u32,
 }
 
 impl<R: IndexRule> Consumer<R> {
@@ -238,21 +269,47 @@ impl<R: IndexRule> Consumer<R> {
     /// [`Corrupt`] if either index cannot be.
     pub fn new(rule: R, producer: &impl Index, consumer: &impl Index) -> Result<Self, Corrupt> {
         let (next, producer) = adopt(rule, consumer, producer)?;
-        let this = Self {
-            rule,
-            next,
-            producer,
-        };
-        if this.available_as_cached() <= rule.capacity() {
-            Ok(this)
+        let ready = rule.distance(next, producer);
+        if ready <= rule.capacity() {
+            Ok(Self { rule, next, ready })
         } else {
             Err(Corrupt)
         }
     }
 
+    /// How many filled slots are waiting, as far as the producer's index was last seen.
     #[inline]
-    fn available_as_cached(&self) -> u32 {
-        self.rule.distance(self.next, self.producer)
+    #[must_use]
+    pub const fn known(&self) -> u32 {
+        self.ready
+    }
+
+    /// In as few steps as can be, whether there is nothing or one: both say so only of an index that
+    /// can be, and only if nothing was known to be there.
+    #[inline]
+    #[must_use]
+    pub fn glance(&self, producer: &impl Index) -> Glance {
+        if self.ready != 0 {
+            return Glance::Else;
+        }
+        // Acquire in the trait: pairs with the producer's Release store after it filled the slot.
+        let seen = producer.load_acquire();
+        if seen == self.next {
+            Glance::Nothing
+        } else if seen == self.rule.step(self.next, 1) {
+            Glance::One
+        } else {
+            Glance::Else
+        }
+    }
+
+    /// Gives back the one slot that a [`glance`](Self::glance) showed.
+    #[inline]
+    pub fn release_one(&mut self, consumer: &impl Index) {
+        debug_assert!(self.ready == 0, "more was known to be there");
+        self.next = self.rule.step(self.next, 1);
+        // Release in the trait: the producer may fill the slot again only after our reads.
+        consumer.store_release(self.next);
     }
 
     /// How many filled slots are waiting. Looks at the producer's index only if what was known
@@ -263,18 +320,35 @@ impl<R: IndexRule> Consumer<R> {
     /// past the consumer.
     #[inline]
     pub fn available(&mut self, producer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
-        let known = self.available_as_cached();
-        if known >= wanted {
-            return Ok(known);
+        if self.ready >= wanted {
+            Ok(self.ready)
+        } else {
+            self.look(producer)
         }
+    }
+
+    /// Looks at the producer's index in any case; gives how many filled slots are waiting.
+    ///
+    /// # Errors
+    /// As [`available`](Self::available).
+    #[inline]
+    pub fn look(&mut self, producer: &impl Index) -> Result<u32, Corrupt> {
         // Acquire in the trait: pairs with the producer's Release store after it filled the slots.
         let seen = producer.load_acquire();
         let ready = self.rule.distance(self.next, seen);
-        if !self.rule.is_valid(seen) || ready < known || ready > self.rule.capacity() {
+        if !self.rule.is_valid(seen) || ready < self.ready || ready > self.rule.capacity() {
             return Err(Corrupt);
         }
-        self.producer = seen;
+        self.ready = ready;
         Ok(ready)
+    }
+
+    /// The slot after the last released one.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> u32 {
+        // Ours is always one that can be.
+        self.next
     }
 
     /// The slot that comes `ahead` after the last released one. Reading it is allowed if `ahead`
@@ -289,12 +363,10 @@ impl<R: IndexRule> Consumer<R> {
     #[inline]
     pub fn release(&mut self, consumer: &impl Index, count: u32) {
         // More than is there would pass the producer; callers never ask for it.
-        debug_assert!(
-            count <= self.available_as_cached(),
-            "released more slots than were filled"
-        );
+        debug_assert!(count <= self.ready, "released more slots than were filled");
         if count != 0 {
             self.next = self.rule.step(self.next, count);
+            self.ready = self.ready.wrapping_sub(count);
             // Release in the trait: the producer may fill the slots again only after our reads.
             consumer.store_release(self.next);
         }
@@ -306,7 +378,7 @@ impl<R: IndexRule> Consumer<R> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{Consumer, Corrupt, IndexRule, Masked, Producer};
+    use super::{Consumer, Corrupt, Glance, IndexRule, Masked, Producer};
 
     /// A free-running rule, as other hardware counts: every slot is used, indices never wrap early.
     #[derive(Clone, Copy)]
@@ -379,6 +451,28 @@ mod tests {
             consumer.release(&cons, 0);
         }
         assert_eq!(cons.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_glance_shows_nothing_or_one_and_believes_no_more() {
+        let (prod, cons) = (AtomicU32::new(7), AtomicU32::new(7));
+        let mut consumer = Consumer::new(Masked::new(7).unwrap(), &prod, &cons).unwrap();
+        assert_eq!(consumer.glance(&prod), Glance::Nothing);
+        prod.store(0, Ordering::Relaxed);
+        assert_eq!(consumer.glance(&prod), Glance::One);
+        consumer.release_one(&cons);
+        assert_eq!(cons.load(Ordering::Relaxed), 0);
+        assert_eq!(consumer.glance(&prod), Glance::Nothing);
+        for other in [2, 7, 8, u32::MAX] {
+            prod.store(other, Ordering::Relaxed);
+            assert_eq!(consumer.glance(&prod), Glance::Else, "{other}");
+        }
+        prod.store(2, Ordering::Relaxed);
+        assert_eq!(consumer.available(&prod, 1), Ok(2));
+        consumer.release(&cons, 1);
+        prod.store(1, Ordering::Relaxed);
+        assert_eq!(consumer.glance(&prod), Glance::Else, "it went backwards");
+        assert_eq!(consumer.available(&prod, 8), Err(Corrupt));
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 #[doc(alias = "ibv_sge")]
 pub struct Sge {
     addr: u64,
-    length: u32,
-    lkey: u32,
+    /// Length and lkey as they follow one another in memory, so that both are moved as one.
+    length_lkey: u64,
 }
 
 impl Sge {
@@ -41,11 +41,12 @@ impl Sge {
     /// registration (implicit on-demand paging), that is the whole address space.
     #[must_use]
     pub const unsafe fn from_raw(addr: u64, length: u32, lkey: Lkey) -> Self {
-        Self {
-            addr,
-            length,
-            lkey: lkey.0,
-        }
+        let length_lkey = if cfg!(target_endian = "little") {
+            length as u64 | (lkey.0 as u64) << 32
+        } else {
+            (length as u64) << 32 | lkey.0 as u64
+        };
+        Self { addr, length_lkey }
     }
 
     /// The address that the device translates: the region's `hca_va` plus the offset.
@@ -55,24 +56,34 @@ impl Sge {
     }
 
     /// Length in bytes.
+    #[inline]
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,
         reason = "a zero-length element is ordinary"
     )]
     pub const fn len(&self) -> u32 {
-        self.length
+        let [a, b, c, d, ..] = self.length_lkey.to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
     }
 
     /// The key of the registration.
     #[must_use]
     pub const fn lkey(&self) -> Lkey {
-        Lkey(self.lkey)
+        let [.., a, b, c, d] = self.length_lkey.to_ne_bytes();
+        Lkey(u32::from_ne_bytes([a, b, c, d]))
+    }
+
+    /// Address, then length and lkey, as the structures of drivers have them in memory.
+    #[inline]
+    #[must_use]
+    pub const fn words(&self) -> [u64; 2] {
+        [self.addr, self.length_lkey]
     }
 }
 
 impl fmt::Debug for Sge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sge({} bytes, lkey {:#x})", self.length, self.lkey)
+        write!(f, "Sge({} bytes, lkey {:#x})", self.len(), self.lkey().0)
     }
 }

@@ -33,7 +33,10 @@ pub struct SharedQueue<const HEAD: usize> {
     /// First byte of the mapping.
     base: *mut u8,
     mask: u32,
-    log2_slot: u32,
+    /// Bytes of a slot, a power of two.
+    step: usize,
+    /// Bytes of all slots less one; their number is a power of two as well.
+    wrap: usize,
     /// Words of a slot after its head.
     tail: usize,
     /// Owns what `base` points to; never replaced.
@@ -45,6 +48,13 @@ pub struct SharedQueue<const HEAD: usize> {
 unsafe impl<const HEAD: usize> Send for SharedQueue<HEAD> {}
 
 impl<const HEAD: usize> SharedQueue<HEAD> {
+    /// Bytes that every slot has, since its length is a power of two.
+    const LEAST_SLOT: usize = if HEAD > 1 << MIN_LOG2_SLOT {
+        HEAD.next_power_of_two()
+    } else {
+        1 << MIN_LOG2_SLOT
+    };
+
     /// Takes a mapping over, if its header describes a queue that fits into it.
     ///
     /// # Errors
@@ -61,7 +71,8 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         let mut this = Self {
             base,
             mask: 0,
-            log2_slot: MIN_LOG2_SLOT,
+            step: 1 << MIN_LOG2_SLOT,
+            wrap: 0,
             tail: 0,
             _mapping: mapping,
         };
@@ -84,8 +95,10 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         let needed = ((u64::from(mask) + 1) << log2_slot) + queue_buf::DATA as u64;
         if usize::try_from(needed).is_ok_and(|needed| needed <= this._mapping.len()) {
             this.mask = mask;
-            this.log2_slot = log2_slot;
-            this.tail = (this.slot_len() - HEAD) / WORD;
+            this.step = 1 << log2_slot;
+            // What is needed fits a `usize`, so this does.
+            this.wrap = (mask as usize + 1) * this.step - 1;
+            this.tail = (this.step - HEAD) / WORD;
             Ok(this)
         } else {
             Err("the slots do not fit into the mapping")
@@ -103,7 +116,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     #[inline]
     #[must_use]
     pub const fn slot_len(&self) -> usize {
-        1 << self.log2_slot
+        self.step
     }
 
     /// The index that the filling side moves.
@@ -130,21 +143,42 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         unsafe { AtomicU32::from_ptr(word) }
     }
 
-    /// First byte of a slot; an index beyond the last one is masked into the ring.
+    /// Where a slot begins, in bytes after the header; an index beyond the last one comes round again
+    /// in [`at`](Self::at).
     #[inline]
-    fn slot_base(&self, index: u32) -> *mut u8 {
-        let offset = ((index & self.mask) as usize) << self.log2_slot;
-        self.base.wrapping_add(queue_buf::DATA).wrapping_add(offset)
+    const fn offset(&self, index: u32) -> usize {
+        (index as usize).wrapping_mul(self.step)
     }
 
     /// A slot to be filled.
     #[inline]
     pub fn slot_mut(&mut self, index: u32) -> Slot<'_, HEAD> {
-        let base = self.slot_base(index);
-        Slot {
-            base,
-            next: base.wrapping_add(HEAD),
-            room: self.tail,
+        let slots = self.slots_mut(index);
+        Slot::new(slots.base(), slots.tail)
+    }
+
+    /// The slots from one on, to be filled one after another.
+    #[inline]
+    pub fn slots_mut(&mut self, first: u32) -> Slots<'_, HEAD> {
+        Slots {
+            data: self.base.wrapping_add(queue_buf::DATA),
+            offset: self.offset(first),
+            step: self.step,
+            wrap: self.wrap,
+            tail: self.tail,
+            queue: PhantomData,
+        }
+    }
+
+    /// The slots from one on, to be read one after another.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self, first: u32) -> Filled<'_, HEAD> {
+        Filled {
+            data: self.base.wrapping_add(queue_buf::DATA),
+            offset: self.offset(first),
+            step: self.step,
+            wrap: self.wrap,
             queue: PhantomData,
         }
     }
@@ -153,15 +187,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     #[inline]
     #[must_use]
     pub fn copy_out<const N: usize>(&self, index: u32) -> [u64; N] {
-        const { assert!(N * WORD <= HEAD) };
-        let base = self.slot_base(index);
-        std::array::from_fn(|i| {
-            let word = base.wrapping_add(i * WORD).cast::<u64>();
-            // SAFETY: `slot_base` gives a slot of this queue, all of which lie in the mapping
-            // (`new`), and `(i + 1) * 8 <= HEAD <= slot_len`; slots start at multiples of 64 from
-            // the 8-aligned base; the kernel may write at the same time, hence atomic.
-            unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
-        })
+        self.slots(index).copy_out()
     }
 }
 
@@ -176,27 +202,168 @@ impl<const HEAD: usize> fmt::Debug for SharedQueue<HEAD> {
     }
 }
 
+/// Where slots are, and at which one of them somebody is.
+///
+/// `offset & wrap` is always the start of a slot: `offset` is a multiple of `step`, which is a power
+/// of two and divides `wrap + 1`, the bytes of all slots together, another power of two.
+pub struct Slots<'q, const HEAD: usize> {
+    data: *mut u8,
+    offset: usize,
+    step: usize,
+    wrap: usize,
+    tail: usize,
+    queue: PhantomData<&'q mut SharedQueue<HEAD>>,
+}
+
+impl<const HEAD: usize> Slots<'_, HEAD> {
+    /// The slot that is next to be filled.
+    #[inline]
+    pub fn slot(&mut self) -> Slot<'_, HEAD> {
+        Slot::new(self.base(), self.tail)
+    }
+
+    #[inline]
+    const fn base(&self) -> *mut u8 {
+        self.data.wrapping_add(self.offset & self.wrap)
+    }
+
+    /// Goes on to the following slot.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.offset = self.offset.wrapping_add(self.step);
+    }
+}
+
+impl<const HEAD: usize> fmt::Debug for Slots<'_, HEAD> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slots(at byte {})", self.offset & self.wrap)
+    }
+}
+
+/// As [`Slots`], to be read.
+pub struct Filled<'q, const HEAD: usize> {
+    data: *mut u8,
+    offset: usize,
+    step: usize,
+    wrap: usize,
+    queue: PhantomData<&'q SharedQueue<HEAD>>,
+}
+
+impl<const HEAD: usize> Filled<'_, HEAD> {
+    /// Copies the first `N` 8-byte words of the slot out.
+    #[inline]
+    #[must_use]
+    pub fn copy_out<const N: usize>(&self) -> [u64; N] {
+        const { assert!(N * WORD <= HEAD) };
+        let base = self.base();
+        std::array::from_fn(|i| {
+            let word = base.wrapping_add(i * WORD).cast::<u64>();
+            // SAFETY: `base` is the start of a slot (`Slots`), all slots lie in the mapping
+            // (`SharedQueue::new`), which the borrow of the queue keeps alive, and
+            // `(i + 1) * 8 <= HEAD`, which a slot has; slots start at multiples of 64 from the
+            // 8-aligned base; the kernel may write at the same time, hence atomic.
+            unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Copies the first three pairs of words of the slot out, each in one move where the machine can.
+    #[inline]
+    #[must_use]
+    pub fn copy_pairs(&self) -> [[u64; 2]; 3] {
+        const { assert!(6 * WORD <= HEAD) };
+        // SAFETY: as in `copy_out`: the 48 bytes from here lie in the slot's head, are 8-aligned, and
+        // stay mapped.
+        unsafe { load_pairs(self.base().cast()) }
+    }
+
+    #[inline]
+    const fn base(&self) -> *mut u8 {
+        self.data.wrapping_add(self.offset & self.wrap)
+    }
+
+    /// Goes on to the following slot.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.offset = self.offset.wrapping_add(self.step);
+    }
+}
+
+impl<const HEAD: usize> fmt::Debug for Filled<'_, HEAD> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filled(at byte {})", self.offset & self.wrap)
+    }
+}
+
+/// Three times two words, moved as one. Another party may write them meanwhile: then it is open which
+/// bytes of them are old and which are new.
+///
+/// # Safety
+/// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn load_pairs(words: *mut u64) -> [[u64; 2]; 3] {
+    use std::arch::x86_64::__m128i;
+
+    let (first, second, third): (__m128i, __m128i, __m128i);
+    // SAFETY: reads 48 bytes that may be read (the caller) and does nothing else. The machine makes
+    // ordinary 8-byte loads of it at the worst, each the same as a relaxed one of the language; an
+    // assembler block is no access that the language could call a data race.
+    unsafe {
+        std::arch::asm!(
+            "movups {first}, xmmword ptr [{words}]",
+            "movups {second}, xmmword ptr [{words} + 16]",
+            "movups {third}, xmmword ptr [{words} + 32]",
+            words = in(reg) words,
+            first = out(xmm_reg) first,
+            second = out(xmm_reg) second,
+            third = lateout(xmm_reg) third,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    zerocopy::transmute!([first, second, third])
+}
+
+/// Three times two words, one after the other.
+///
+/// # Safety
+/// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+unsafe fn load_pairs(words: *mut u64) -> [[u64; 2]; 3] {
+    std::array::from_fn(|pair| {
+        std::array::from_fn(|half| {
+            let word = words.wrapping_add(pair * 2 + half);
+            // SAFETY: one of the six words (the caller); another party may write, hence atomic.
+            unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+        })
+    })
+}
+
 /// One slot of a queue, to be filled word by word: a head whose places are known when compiling,
-/// and a tail that grows.
+/// and a tail.
+// Two words, so that it is handed over in registers.
 pub struct Slot<'q, const HEAD: usize> {
-    /// Its first byte; `HEAD` bytes from here belong to it.
+    /// Its first byte; `HEAD` bytes from here, and `room` words after them, belong to it.
     base: *mut u8,
-    /// Where the tail goes on; `room` words from here belong to it.
-    next: *mut u8,
     room: usize,
     queue: PhantomData<&'q mut SharedQueue<HEAD>>,
 }
 
-impl<const HEAD: usize> Slot<'_, HEAD> {
-    /// The same slot for somebody else to go on with.
+impl<'q, const HEAD: usize> Slot<'q, HEAD> {
+    /// The slot at `base`, whose head is followed by `room` words.
     #[inline]
-    pub fn reborrow(&mut self) -> Slot<'_, HEAD> {
-        Slot {
-            base: self.base,
-            next: self.next,
-            room: self.room,
+    const fn new(base: *mut u8, room: usize) -> Self {
+        Self {
+            base,
+            room,
             queue: PhantomData,
         }
+    }
+
+    /// The same slot for somebody else to go on with.
+    #[inline]
+    pub const fn reborrow(&mut self) -> Slot<'_, HEAD> {
+        Slot::new(self.base, self.room)
     }
 
     /// Fills the 8 bytes at `AT`, which must lie in the head: the compiler checks it.
@@ -211,8 +378,81 @@ impl<const HEAD: usize> Slot<'_, HEAD> {
         unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
     }
 
-    /// Appends 8 bytes to the tail. In a full slot nothing happens: callers know from the limits,
-    /// checked against the slot's length when the queue was made, that there is room.
+    /// Fills the first two words of the tail, which every slot has: the compiler checks it.
+    #[inline]
+    pub fn put_pair(&mut self, words: [u64; 2]) {
+        const { assert!(HEAD + 2 * WORD <= SharedQueue::<HEAD>::LEAST_SLOT) };
+        let mut at = self.base.wrapping_add(HEAD).cast::<u64>();
+        for word in words {
+            // SAFETY: `HEAD + 16` is at most the least length of a slot with this head (above), so
+            // both words lie in this one; all else as in `put`.
+            unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
+            at = at.wrapping_add(1);
+        }
+    }
+
+    /// Fills the tail with bytes, the last word of them made up with zeros. If they do not fit,
+    /// nothing happens: callers know from the limits, checked against the slot's length when the
+    /// queue was made, that they do.
+    #[inline]
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        let fits = bytes.len() <= self.room * WORD;
+        debug_assert!(fits, "the slot is full");
+        if !fits {
+            return;
+        }
+        let mut at = self.base.wrapping_add(HEAD).cast::<u64>();
+        let mut rest = bytes;
+        while let Some((word, others)) = rest.split_first_chunk::<WORD>() {
+            // SAFETY: `room` words after the head lie in the slot, and the bytes fill no more
+            // (`fits`), one word after another; alignment, owner and the other party as in `put`.
+            unsafe { AtomicU64::from_ptr(at) }.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            at = at.wrapping_add(1);
+            rest = others;
+        }
+        if !rest.is_empty() {
+            let last = rest
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte));
+            // SAFETY: the bytes do not end with a whole word, so that this one, the last that they
+            // touch, is among the `room` words too; all else as above.
+            unsafe { AtomicU64::from_ptr(at) }.store(last.to_le(), Ordering::Relaxed);
+        }
+    }
+
+    /// The tail, to be filled from its start.
+    #[inline]
+    pub const fn tail(self) -> Tail<'q, HEAD> {
+        Tail {
+            next: self.base.wrapping_add(HEAD),
+            room: self.room,
+            queue: PhantomData,
+        }
+    }
+}
+
+impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Slot({HEAD} bytes of head, room for {} words)",
+            self.room
+        )
+    }
+}
+
+/// What follows the head of a slot; it grows word by word.
+pub struct Tail<'q, const HEAD: usize> {
+    /// Where it goes on; `room` words from here belong to it.
+    next: *mut u8,
+    room: usize,
+    queue: PhantomData<&'q mut SharedQueue<HEAD>>,
+}
+
+impl<const HEAD: usize> Tail<'_, HEAD> {
+    /// Appends 8 bytes. In a full slot nothing happens: callers know from the limits, checked against
+    /// the slot's length when the queue was made, that there is room.
     #[inline]
     pub fn push(&mut self, word: u64) {
         debug_assert!(self.room != 0, "the slot is full");
@@ -226,31 +466,11 @@ impl<const HEAD: usize> Slot<'_, HEAD> {
             self.room = room;
         }
     }
-
-    /// Appends two words for each item, as [`push`](Self::push) would one by one; ends the tail.
-    #[inline]
-    pub fn push_pairs<T>(self, items: &[T], mut words: impl FnMut(&T) -> [u64; 2]) {
-        debug_assert!(items.len() <= self.room / 2, "the slot is full");
-        let mut at = self.next.cast::<u64>();
-        // No more items than there is room for, so the loop need not look again.
-        for item in items.iter().take(self.room / 2) {
-            for word in words(item) {
-                // SAFETY: `room` words from `next` lie in the slot, and at most that many are
-                // written, one after another; alignment, owner and the other party as in `push`.
-                unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
-                at = at.wrapping_add(1);
-            }
-        }
-    }
 }
 
-impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
+impl<const HEAD: usize> fmt::Debug for Tail<'_, HEAD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Slot({HEAD} bytes of head, room for {} words)",
-            self.room
-        )
+        write!(f, "Tail(room for {} words)", self.room)
     }
 }
 
@@ -318,8 +538,9 @@ mod tests {
         let mut slot = queue.slot_mut(6);
         slot.put::<0>(1);
         slot.put::<40>(2);
-        slot.push(3);
-        slot.reborrow().push(4);
+        let mut tail = slot.reborrow().tail();
+        tail.push(3);
+        tail.push(4);
         let found: Vec<(usize, u64)> = memory
             .iter()
             .map(|word| word.load(Ordering::Relaxed))
@@ -336,35 +557,73 @@ mod tests {
     }
 
     #[test]
-    fn pairs_end_with_the_slot() {
+    fn bytes_fill_whole_words_and_end_with_the_slot() {
         let memory = words(384 + 4 * 64, 6, 3);
         let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-        queue.slot_mut(3).push_pairs(&[7], |n| [*n, *n + 1]);
-        let at = (384 + 3 * 64 + 40) / 8;
-        let found: Vec<u64> = memory
-            .iter()
-            .skip(at)
-            .map(|word| word.load(Ordering::Relaxed))
-            .collect();
-        assert_eq!(found, [7, 8, 0]);
+        queue
+            .slot_mut(3)
+            .put_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        queue.slot_mut(2).put_bytes(&[0xff; 24]);
+        queue.slot_mut(1).put_bytes(&[]);
+        let tail = |slot: usize| -> Vec<u64> {
+            let at = (384 + slot * 64 + 40) / 8;
+            let words = memory.get(at..at + 3).unwrap();
+            words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
+        };
+        assert_eq!(
+            tail(3),
+            [0x0807_0605_0403_0201u64.to_le(), 0x0a09u64.to_le(), 0]
+        );
+        assert_eq!(tail(2), [u64::MAX; 3]);
+        assert_eq!(tail(1), [0; 3]);
         let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            queue.slot_mut(0).push_pairs(&[1, 2, 3], |_| [u64::MAX; 2]);
+            queue.slot_mut(0).put_bytes(&[0xff; 25]);
         }));
         assert_eq!(wrote.is_err(), cfg!(debug_assertions));
-        let next_slot = (384 + 64) / 8;
-        assert!(
-            memory
-                .iter()
-                .skip(next_slot)
-                .all(|w| w.load(Ordering::Relaxed) != u64::MAX)
-        );
+        assert_eq!(tail(0), [0; 3]);
+        assert_eq!(queue.copy_out::<5>(1), [0; 5], "the next one is untouched");
+    }
+
+    #[test]
+    fn a_pair_follows_the_head() {
+        let memory = words(384 + 4 * 64, 6, 3);
+        let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+        queue.slot_mut(1).put_pair([7, 8]);
+        let found: Vec<(usize, u64)> = memory
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .enumerate()
+            .skip(1)
+            .filter(|(_, word)| *word != 0)
+            .collect();
+        let at = (384 + 64 + 40) / 8;
+        assert_eq!(found, [(at, 7), (at + 1, 8)]);
+    }
+
+    #[test]
+    fn slots_come_one_after_another_and_round_again() {
+        let memory = words(384 + 4 * 64, 6, 3);
+        let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+        let mut slots = queue.slots_mut(3);
+        for n in 1..=3 {
+            slots.slot().put::<0>(n);
+            slots.advance();
+        }
+        let mut filled = queue.slots(3);
+        for n in 1..=3 {
+            assert_eq!(filled.copy_out(), [n]);
+            filled.advance();
+        }
+        assert_eq!(queue.copy_out(3), [1]);
+        assert_eq!(queue.copy_out(0), [2]);
+        assert_eq!(queue.copy_out(1), [3]);
     }
 
     #[test]
     fn a_full_slot_takes_no_more() {
         let memory = words(384 + 4 * 64, 6, 3);
         let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-        let mut slot = queue.slot_mut(0);
+        let mut slot = queue.slot_mut(0).tail();
         slot.push(1);
         slot.push(2);
         for _ in 0..3 {

@@ -2,15 +2,25 @@
 //!
 //! Ground truth: `ib_user_verbs.h`, `ib_user_ioctl_verbs.h`.
 
+#![allow(
+    missing_debug_implementations,
+    reason = "the derives of zerocopy make types of their own beside those here, which all have it"
+)]
+
 use std::fmt;
 
 use bitflags::bitflags;
 use uverbs_abi::layout::verbs as raw;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 macro_rules! number {
     ($($(#[$doc:meta])* $name:ident)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, FromBytes, IntoBytes,
+            Immutable,
+        )]
+        #[repr(transparent)]
         pub struct $name(pub u32);
 
         impl fmt::Display for $name {

@@ -5,44 +5,53 @@
 use std::fmt;
 
 use bitflags::bitflags;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::types::QpNum;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $raw:literal, $text:literal;)+) => {
-        /// How a work request ended (`enum ib_wc_status`).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-        pub enum WcStatus {
-            $($(#[$doc])* $name,)+
-            /// A number that this crate does not know.
-            Unknown(u32),
-        }
+        /// How a work request ended (`enum ib_wc_status`): the kernel's number, to be compared with
+        /// the constants. Numbers that this crate does not know keep their value.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable)]
+        #[repr(transparent)]
+        pub struct WcStatus(u32);
 
+        #[expect(
+            non_upper_case_globals,
+            reason = "used as the variants of an enumeration, whose representation would be a check \
+                      for each completion"
+        )]
         impl WcStatus {
+            $($(#[$doc])* pub const $name: Self = Self($raw);)+
+
             /// The status with the kernel's number `raw`.
             #[must_use]
             pub const fn from_raw(raw: u32) -> Self {
-                match raw {
-                    $($raw => Self::$name,)+
-                    other => Self::Unknown(other),
-                }
+                Self(raw)
             }
 
             /// The kernel's number.
             #[must_use]
             pub const fn raw(self) -> u32 {
-                match self {
-                    $(Self::$name => $raw,)+
-                    Self::Unknown(raw) => raw,
+                self.0
+            }
+        }
+
+        impl fmt::Debug for WcStatus {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match *self {
+                    $(Self::$name => f.write_str(stringify!($name)),)+
+                    Self(raw) => write!(f, "Unknown({raw})"),
                 }
             }
         }
 
         impl fmt::Display for WcStatus {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
+                match *self {
                     $(Self::$name => f.write_str($text),)+
-                    Self::Unknown(raw) => write!(f, "unknown status {raw}"),
+                    Self(raw) => write!(f, "unknown status {raw}"),
                 }
             }
         }
@@ -51,7 +60,6 @@ macro_rules! statuses {
 
 statuses! {
     /// It was done.
-    #[default]
     Success = 0, "success";
     /// The message was longer than the memory given for it.
     LocalLengthError = 1, "local length error";
@@ -158,10 +166,13 @@ impl WcOpcode {
     }
 }
 
+/// What else a completion says (`enum ib_wc_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(transparent)]
+pub struct WcFlags(u32);
+
 bitflags! {
-    /// What else a completion says (`enum ib_wc_flags`).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-    pub struct WcFlags: u32 {
+    impl WcFlags: u32 {
         /// A global routing header precedes the data (UD).
         const GRH = 1;
         /// Immediate data came with it.
@@ -172,7 +183,10 @@ bitflags! {
 }
 
 /// One work completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+///
+/// Laid out as the kernel's `struct ib_uverbs_wc`, so that it is moved as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 #[doc(alias = "ibv_wc")]
 pub struct Wc {
     /// As given in the request.
@@ -180,16 +194,21 @@ pub struct Wc {
     /// How it ended. Look at it first: after a failure only `wr_id`, `status`, `vendor_err` and
     /// `qp_num` mean anything.
     pub status: WcStatus,
+    /// The kernel's number of the opcode; see [`Wc::opcode`].
+    pub raw_opcode: u32,
     /// The driver's own error code; 0 on rxe.
     pub vendor_err: u32,
-    /// Which queue pair.
-    pub qp_num: QpNum,
     /// Bytes received, read, or fetched.
     pub byte_len: u32,
-    /// Whether `imm` is valid, and more.
-    pub flags: WcFlags,
+    /// Immediate data as it came from the wire, in network order (see [`Wc::imm`]), or the
+    /// invalidated rkey in host order.
+    pub raw_ex: [u8; 4],
+    /// Which queue pair.
+    pub qp_num: QpNum,
     /// The sender's queue pair (UD).
     pub src_qp: QpNum,
+    /// Whether `imm` is valid, and more.
+    pub flags: WcFlags,
     /// Index of the P_Key (UD).
     pub pkey_index: u16,
     /// Source LID (InfiniBand).
@@ -198,10 +217,9 @@ pub struct Wc {
     pub sl: u8,
     /// Path bits of the destination LID (InfiniBand).
     pub dlid_path_bits: u8,
-    /// The kernel's number of the opcode; see [`Wc::opcode`].
-    pub raw_opcode: u32,
-    /// Immediate data in host order, or the invalidated rkey; see [`Wc::imm`].
-    pub raw_ex: u32,
+    /// The port (switches).
+    pub port_num: u8,
+    reserved: u8,
 }
 
 impl Wc {
@@ -219,7 +237,7 @@ impl Wc {
     #[must_use]
     pub fn imm(&self) -> Option<u32> {
         let came = self.opcode().is_some_and(WcOpcode::is_recv);
-        (came && self.flags.contains(WcFlags::WITH_IMM)).then_some(self.raw_ex)
+        (came && self.flags.contains(WcFlags::WITH_IMM)).then(|| u32::from_be_bytes(self.raw_ex))
     }
 
     /// Itself on success, and the failure as an error otherwise.

@@ -23,7 +23,9 @@ bitflags! {
 }
 
 /// What a send request carries.
+// The same representation for each variant, so that looking at one looks at all; likewise below.
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 pub enum Payload<'a> {
     /// Registered memory, gathered in order. It must stay as it is until the request completes.
     Sges(&'a [Sge]),
@@ -44,6 +46,7 @@ pub struct RemoteAddr {
 
 /// What a send request does.
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 #[non_exhaustive]
 pub enum SendOp<'a> {
     /// SEND: consumes one receive request at the peer.

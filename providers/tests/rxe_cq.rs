@@ -93,7 +93,7 @@ fn a_completion_says_what_the_kernel_says() {
         (imm.imm(), imm.opcode(), imm.byte_len),
         (Some(0x1122_3344), Some(WcOpcode::Recv), 9)
     );
-    assert_eq!((inv.imm(), inv.raw_ex), (None, u32::from_ne_bytes(ex)));
+    assert_eq!((inv.imm(), inv.raw_ex), (None, ex));
     assert_eq!(inv.opcode(), Some(WcOpcode::RecvRdmaWithImm));
     assert_eq!(
         (flushed.status, flushed.opcode(), flushed.imm()),

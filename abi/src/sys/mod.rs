@@ -9,7 +9,7 @@
 
 pub mod process;
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -24,12 +24,14 @@ use crate::layout::ioctl::{
     RDMA_VERBS_IOCTL, UVERBS_ATTR_F_MANDATORY, UVERBS_ATTR_F_VALID_OUTPUT, ib_uverbs_attr,
     ib_uverbs_ioctl_hdr,
 };
+use crate::legacy::Doorbell;
 use crate::{Errno, Mapping, legacy};
 
 /// An open `/dev/infiniband/uverbsN`.
 #[derive(Debug)]
 pub struct UverbsFd {
-    file: File,
+    // Not a `File`: a number that can be read without a call.
+    file: OwnedFd,
 }
 
 impl UverbsFd {
@@ -55,7 +57,17 @@ impl UverbsFd {
                 "the node does not belong to this device (any more)",
             ));
         }
-        Ok(Self { file })
+        Ok(Self { file: file.into() })
+    }
+}
+
+/// Why a command was not taken.
+#[cold]
+fn not_written(written: isize) -> Errno {
+    if written < 0 {
+        Errno::last()
+    } else {
+        Errno::EIO
     }
 }
 
@@ -179,6 +191,20 @@ impl Kernel for UverbsFd {
             Ok(written) if written == frame.len() => Ok(()),
             Ok(_) => Err(Errno::EIO),
             Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
+        let frame = doorbell.frame();
+        // SAFETY: `frame` is valid for reading its whole length. The kernel takes it for a command, and
+        // `Doorbell` makes nothing but an empty POST_SEND, whose one address is of 4 bytes that the
+        // doorbell owns, that outlive this call, and that are behind an atomic.
+        let written =
+            unsafe { libc::write(self.file.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
+        if written == frame.len().cast_signed() {
+            Ok(())
+        } else {
+            Err(not_written(written))
         }
     }
 

@@ -8,13 +8,14 @@
 
 use std::sync::Arc;
 
+use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
 
 use super::receivers::Receivers;
-use super::wc::{WC_LEN, decode};
+use super::wc::{WC_LEN, decode_pairs};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
 use crate::error::{CloseError, PollError};
-use crate::ring::{Consumer, Corrupt, Masked};
+use crate::ring::{Consumer, Corrupt, Glance, Masked};
 use crate::shared::SharedQueue;
 use crate::shelf::{Absent, Shelf};
 use crate::types::CqHandle;
@@ -26,6 +27,7 @@ use crate::wc::{Wc, WcStatus};
 pub struct CqRing {
     queue: SharedQueue<WC_LEN>,
     consumer: Consumer<Masked>,
+    life: Life,
     session: Arc<Session>,
     handle: CqHandle,
 }
@@ -41,57 +43,92 @@ impl CqRing {
         Ok(Self {
             queue,
             consumer,
+            life: session.status().life(),
             session,
             handle,
         })
     }
 
-    /// Moves completions out, oldest first; gives how many.
+    /// Moves completions out, oldest first, and gives the part of `out` that was filled.
     ///
     /// # Errors
     /// [`PollError`]. Completions that are still queued when the device goes come first.
-    pub fn poll(&mut self, out: &mut [Wc]) -> Result<usize, PollError> {
-        if self.session.is_ours() {
-            self.poll_ours(out)
-        } else {
-            Err(PollError::ForeignProcess)
+    #[inline]
+    pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        // What a busy loop does most of the time, to find nothing or one, is all in the caller.
+        if self.life.is_on() {
+            match self.consumer.glance(self.queue.producer()) {
+                Glance::Nothing => return Ok(&mut []),
+                Glance::One if !out.is_empty() => {
+                    let wc = decode_pairs(self.queue.slots(self.consumer.first()).copy_pairs());
+                    if wc.status == WcStatus::Success {
+                        self.consumer.release_one(self.queue.consumer());
+                        let filled = out.get_mut(..1).unwrap_or_default();
+                        filled.fill(wc);
+                        return Ok(filled);
+                    }
+                }
+                _ => {}
+            }
         }
+        let taken = self.poll_some(out);
+        out.get_mut(..taken).ok_or_else(|| self.fault())
     }
 
-    #[inline]
-    fn poll_ours(&mut self, out: &mut [Wc]) -> Result<usize, PollError> {
-        // At least 1: "nothing left" must not be said of a ring that was not looked at.
-        let wanted = u32::try_from(out.len()).unwrap_or(u32::MAX).max(1);
-        let ready = self
-            .consumer
-            .available(self.queue.producer(), wanted)
-            .map_err(|Corrupt| PollError::CorruptRing)?;
-        if ready == 0 {
-            return if self.session.is_gone() {
-                Err(PollError::DeviceGone)
-            } else {
-                Ok(0)
-            };
+    /// How many completions were moved out, or more than there is room for: then there is a
+    /// [`fault`](Self::fault).
+    #[inline(never)]
+    fn poll_some(&mut self, out: &mut [Wc]) -> usize {
+        if !self.life.is_on() && !self.session.is_ours() {
+            return usize::MAX;
         }
-        let mut failed = false;
-        let mut taken = 0u32;
-        for (wc, ahead) in out.iter_mut().zip(0..ready) {
-            *wc = decode(self.queue.copy_out(self.consumer.slot(ahead)));
-            failed |= wc.status != WcStatus::Success;
-            taken = ahead.wrapping_add(1);
+        let known = self.consumer.known();
+        let ready = if known as usize >= out.len().max(1) {
+            known
+        } else {
+            match self.consumer.look(self.queue.producer()) {
+                Ok(0) if self.session.is_gone() => return usize::MAX,
+                Ok(ready) => ready,
+                Err(Corrupt) => return usize::MAX,
+            }
+        };
+        let taken = out.len().min(ready as usize);
+        let mut slots = self.queue.slots(self.consumer.first());
+        let mut statuses = 0;
+        for wc in out.iter_mut().take(taken) {
+            *wc = decode_pairs(slots.copy_pairs());
+            // Success is 0.
+            statuses |= wc.status.raw();
+            slots.advance();
         }
-        self.consumer.release(self.queue.consumer(), taken);
-        // `taken <= out.len()`.
-        let taken = taken as usize;
-        if failed {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "no more than are ready, and those an index counts"
+        )]
+        self.consumer.release(self.queue.consumer(), taken as u32);
+        if statuses != 0 {
             self.tell(out.get(..taken).unwrap_or_default());
         }
-        Ok(taken)
+        taken
+    }
+
+    /// Why [`poll_some`](Self::poll_some) gave up.
+    #[cold]
+    #[inline(never)]
+    fn fault(&mut self) -> PollError {
+        if !self.session.is_ours() {
+            PollError::ForeignProcess
+        } else if self.session.is_gone() && self.consumer.look(self.queue.producer()).is_ok() {
+            PollError::DeviceGone
+        } else {
+            PollError::CorruptRing
+        }
     }
 
     /// Before the caller can act on a failure: some queue pair is in the error state, and those
     /// that failed may have receives that came too late to be flushed.
     #[cold]
+    #[inline(never)]
     fn tell(&self, completions: &[Wc]) {
         self.session.note_error();
         let Some(receivers) = Receivers::of(&self.session) else {
@@ -112,6 +149,7 @@ impl CqRing {
 /// rxe's completion queue.
 #[derive(Debug)]
 pub struct RxeCq {
+    life: Life,
     session: Arc<Session>,
     handle: CqHandle,
     depth: u32,
@@ -121,6 +159,7 @@ pub struct RxeCq {
 impl RxeCq {
     pub(super) fn new(ring: CqRing) -> Self {
         Self {
+            life: ring.life,
             session: Arc::clone(&ring.session),
             handle: ring.handle,
             depth: ring.queue.mask(),
@@ -165,11 +204,11 @@ impl CqOps for RxeCq {
     }
 
     fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        if !self.session.is_ours() {
+        // Before the lock.
+        if !self.life.is_on() && !self.session.is_ours() {
             return Err(PollError::ForeignProcess);
         }
-        let taken = self.ring.with(|ring| ring.poll_ours(out))??;
-        Ok(out.get_mut(..taken).unwrap_or_default())
+        self.ring.with(|ring| ring.poll(out))?
     }
 
     fn arm(&self, kind: Arm) -> Result<(), CommandError> {

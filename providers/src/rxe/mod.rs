@@ -6,7 +6,7 @@
 //! ```text
 //!   create     core command + our reply bytes ─► where to map ─► SharedQueue ─► ring on a shelf
 //!   wqe, wc    what a slot says: pure functions
-//!   recv       a ring of receives; qp and srq each have one
+//!   work       a ring of requests; recv  one of receives, as qp and srq each have it
 //!   cq qp srq  the operations of the contract
 //! ```
 //!
@@ -19,6 +19,7 @@ mod receivers;
 mod recv;
 pub mod srq;
 pub mod wc;
+mod work;
 pub mod wqe;
 
 use std::ops::RangeInclusive;

@@ -12,15 +12,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+use uverbs_abi::legacy::Doorbell;
+use uverbs_abi::session::{Refusal, Status};
+use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
 
 use super::cq::foreign;
 use super::receivers::{Receiver, Receivers};
 use super::recv::RecvQueue;
-use super::wqe::{SEND_HEAD, SendLimits, encode_send};
+use super::work::WorkQueue;
+use super::wqe::{SEND_HEAD, SendLimits, encode_inline, encode_rest, encode_send, encode_send_one};
 use crate::contract::{ExclusiveRecv, ExclusiveSend, QpOps};
 use crate::error::{CloseError, PostCause, PostError};
-use crate::ring::{Corrupt, Masked, Producer};
+use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
 use crate::shelf::{Absent, Shelf};
 use crate::types::{QpCaps, QpHandle, QpNum, QpState};
@@ -59,18 +63,43 @@ impl Core {
     }
 
     #[inline]
+    fn has_no_reads(&self) -> bool {
+        // Relaxed: as in `state`.
+        self.no_reads.load(Ordering::Relaxed)
+    }
+
+    /// Whether sends may be posted, if that can be said at once.
+    #[inline]
+    fn is_sending(&self, life: Life) -> bool {
+        // Relaxed: as in `state`. The states from RTS on have the highest numbers.
+        life.is_on() && self.state.load(Ordering::Relaxed) >= QpState::Rts.raw()
+    }
+
+    /// Whether sends may be posted.
+    #[cold]
+    #[inline(never)]
     fn may_send(&self) -> Result<(), PostError> {
         usable(&self.session)?;
-        let needs = match self.state() {
+        let state = self.state();
+        let needs = match state {
             QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err => return Ok(()),
             QpState::Reset => "move it to INIT, RTR and RTS first",
             QpState::Init => "move it to RTR and RTS first",
             QpState::Rtr => "move it to RTS first",
         };
-        Err(wrong_state(self.state(), needs))
+        Err(wrong_state(state, needs))
     }
 
+    /// Whether receives may be posted, if that can be said at once.
     #[inline]
+    fn is_receiving(&self, life: Life) -> bool {
+        // Relaxed: as in `state`.
+        life.is_on() && self.state.load(Ordering::Relaxed) != QpState::Reset.raw()
+    }
+
+    /// Whether receives may be posted.
+    #[cold]
+    #[inline(never)]
     fn may_receive(&self) -> Result<(), PostError> {
         usable(&self.session)?;
         match self.state() {
@@ -80,8 +109,13 @@ impl Core {
     }
 }
 
-#[cold]
-fn wrong_state(state: QpState, needs: &'static str) -> PostError {
+const _: () = {
+    let rts = QpState::Rts.raw();
+    assert!(QpState::Sqd.raw() > rts && QpState::Sqe.raw() > rts && QpState::Err.raw() > rts);
+    assert!(QpState::Reset.raw() < rts && QpState::Init.raw() < rts && QpState::Rtr.raw() < rts);
+};
+
+const fn wrong_state(state: QpState, needs: &'static str) -> PostError {
     PostError::new(0, PostCause::WrongState { state, needs })
 }
 
@@ -122,9 +156,11 @@ impl From<Absent> for PostError {
 /// The send queue of one queue pair.
 #[derive(Debug)]
 pub struct SendRing {
-    queue: SharedQueue<SEND_HEAD>,
-    producer: Producer<Masked>,
+    work: WorkQueue<SEND_HEAD>,
     limits: SendLimits,
+    life: Life,
+    doorbell: Doorbell,
+    session: Arc<Session>,
     core: Arc<Core>,
 }
 
@@ -134,12 +170,12 @@ impl SendRing {
         limits: SendLimits,
         core: Arc<Core>,
     ) -> Result<Self, Corrupt> {
-        let rule = Masked::new(queue.mask()).ok_or(Corrupt)?;
-        let producer = Producer::new(rule, queue.producer(), queue.consumer())?;
         Ok(Self {
-            queue,
-            producer,
+            work: WorkQueue::new(queue)?,
             limits,
+            life: core.session.status().life(),
+            doorbell: Doorbell::new(core.handle.0),
+            session: Arc::clone(&core.session),
             core,
         })
     }
@@ -149,46 +185,89 @@ impl SendRing {
     /// # Errors
     /// [`PostError`].
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.core.may_send()?;
-        self.post(wrs)
+        // One ordinary request goes this way, and all that does not is left to a call that takes
+        // nothing from here.
+        if let [wr] = wrs
+            && self.core.is_sending(self.life)
+        {
+            let limits = &self.limits;
+            let posted = self
+                .work
+                .post_one(wr, |wr, slot| encode_send_one(wr, limits, slot));
+            if posted {
+                return self.ring(1);
+            }
+        }
+        self.post_more(wrs)
     }
 
+    #[inline(never)]
+    fn post_more(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let limits = &self.limits;
+        if !self.core.is_sending(self.life) {
+            self.core.may_send()?;
+        } else if let [wr] = wrs {
+            let posted = self
+                .work
+                .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
+            if posted {
+                return self.ring(1);
+            }
+        }
+        self.post_any(wrs)
+    }
+
+    #[inline(never)]
+    fn post_any(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let limits = &self.limits;
+        let no_reads = self.core.has_no_reads();
+        let all = self.work.post_all(wrs, |wr, mut slot| {
+            encode_send_one(wr, limits, slot.reborrow())
+                || !(no_reads && wr.op.is_read()) && encode_rest(wr, limits, slot).is_ok()
+        });
+        if !all {
+            return self.post_until_fault(wrs);
+        }
+        if wrs.is_empty() {
+            return Ok(());
+        }
+        self.ring(wrs.len())
+    }
+
+    /// Tells the kernel of requests that have been published.
     #[inline]
-    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        let wanted = u32::try_from(wrs.len()).unwrap_or(u32::MAX);
-        let free = self
-            .producer
-            .free(self.queue.consumer(), wanted)
-            .map_err(|Corrupt| PostError::new(0, PostCause::CorruptRing))?;
-        let mut filled = 0u32;
-        let mut fault = None;
-        // Relaxed: as for the state.
-        let no_reads = self.core.no_reads.load(Ordering::Relaxed);
-        for wr in wrs {
-            if filled == free {
-                fault = Some(PostCause::QueueFull);
-                break;
-            }
+    fn ring(&self, accepted: usize) -> Result<(), PostError> {
+        match self.session.ring(&self.doorbell) {
+            Ok(()) => Ok(()),
+            Err(errno) => self.ring_otherwise(accepted, errno),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ring_otherwise(&self, accepted: usize, refusal: Refusal) -> Result<(), PostError> {
+        self.session
+            .ring_otherwise(&self.doorbell, refusal)
+            .map_err(|error| PostError::new(accepted, not_told(error)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post_until_fault(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let limits = &self.limits;
+        let no_reads = self.core.has_no_reads();
+        let posted = self.work.post_until_fault(wrs, |wr, slot| {
             if no_reads && wr.op.is_read() {
-                fault = Some(PostCause::NoReads);
-                break;
+                return Err(PostCause::NoReads);
             }
-            let slot = self.queue.slot_mut(self.producer.slot(filled));
-            if let Err(cause) = encode_send(wr, &self.limits, slot) {
-                fault = Some(cause);
-                break;
-            }
-            filled = filled.wrapping_add(1);
-        }
-        if filled != 0 {
-            self.producer.publish(self.queue.producer(), filled);
+            encode_send(wr, limits, slot)
+        });
+        let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
+        if accepted != 0 {
             // A doorbell that fails outweighs a bad request: it is about those that were accepted.
-            if let Err(error) = self.core.session.doorbell(self.core.handle.0) {
-                fault = Some(not_told(error));
-            }
+            self.ring(accepted)?;
         }
-        // `filled <= wrs.len()`.
-        fault.map_or(Ok(()), |cause| Err(PostError::new(filled as usize, cause)))
+        posted
     }
 }
 
@@ -196,7 +275,10 @@ impl SendRing {
 #[derive(Debug)]
 pub struct RecvRing {
     queue: RecvQueue,
+    life: Life,
     core: Arc<Core>,
+    /// Of the session.
+    status: Arc<Status>,
     /// The session's error epoch when the queue pair's state was last known for sure.
     epoch: u32,
     /// Whether receives were posted since the kernel was last made to flush.
@@ -206,9 +288,12 @@ pub struct RecvRing {
 impl RecvRing {
     pub(super) fn new(queue: RecvQueue, core: Arc<Core>) -> Self {
         let epoch = core.session.error_epoch();
+        let status = Arc::clone(core.session.status());
         Self {
             queue,
+            life: status.life(),
             core,
+            status,
             epoch,
             unflushed: false,
         }
@@ -219,17 +304,35 @@ impl RecvRing {
     /// # Errors
     /// [`PostError`].
     pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        self.core.may_receive()?;
-        self.post(wrs)
+        if let [wr] = wrs
+            && self.core.is_receiving(self.life)
+            && self.queue.post_one(wr)
+        {
+            self.unflushed = true;
+            // After publishing: a failure that is noted only later comes with a flush that takes the
+            // new receive along, or is seen by the next post.
+            if self.is_quiet() {
+                return Ok(());
+            }
+            return self.posted(Ok(()), 1);
+        }
+        self.post_more(wrs)
     }
 
-    #[inline]
-    fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+    #[inline(never)]
+    fn post_more(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        if !self.core.is_receiving(self.life) {
+            self.core.may_receive()?;
+        }
         let posted = self.queue.post(wrs);
-        let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
+        self.posted(posted, wrs.len())
+    }
+
+    /// After publishing: see [`post_recv`](Self::post_recv).
+    #[inline(never)]
+    fn posted(&mut self, posted: Result<(), PostError>, given: usize) -> Result<(), PostError> {
+        let accepted = posted.map_or_else(|error| error.accepted, |()| given);
         self.unflushed |= accepted != 0;
-        // After publishing: a failure that is noted only later comes with a flush that takes the
-        // new receives along, or is seen by the next post.
         if accepted != 0 && !self.is_quiet() {
             self.flush_if_failed()
                 .map_err(|error| PostError::new(accepted, not_told(error)))?;
@@ -270,7 +373,9 @@ impl RecvRing {
     /// Whether nothing says that the queue pair may have failed since it was last asked about.
     #[inline]
     fn is_quiet(&self) -> bool {
-        self.core.state() != QpState::Err && self.core.session.error_epoch() == self.epoch
+        // Relaxed: as in `Core::state`.
+        self.core.state.load(Ordering::Relaxed) != QpState::Err.raw()
+            && self.status.error_epoch() == self.epoch
     }
 
     /// After a time in which nobody looked: a command was under way, or the queue was lent out.
@@ -300,6 +405,7 @@ impl RecvRing {
 #[derive(Debug)]
 pub struct RxeQp {
     core: Arc<Core>,
+    life: Life,
     qp_num: QpNum,
     caps: QpCaps,
     send: Shelf<Box<SendRing>>,
@@ -317,7 +423,7 @@ impl RxeQp {
     ) -> Self {
         // What the rings really hold: 6.1 reports what was asked for instead.
         let caps = QpCaps {
-            max_send_wr: send.queue.mask(),
+            max_send_wr: send.work.capacity(),
             max_recv_wr: recv.as_ref().map_or(0, |recv| recv.queue.capacity()),
             max_recv_sge: if recv.is_some() {
                 granted.max_recv_sge
@@ -331,6 +437,7 @@ impl RxeQp {
             receivers.insert(qp_num, recv);
         }
         Self {
+            life: core.session.status().life(),
             core,
             qp_num,
             caps,
@@ -345,8 +452,10 @@ impl RxeQp {
             .ok_or(PostError::new(0, PostCause::UsesSharedReceiveQueue))
     }
 
+    /// Whether a lock may be taken.
+    #[inline]
     fn ours(&self) -> Result<(), PostError> {
-        if self.core.session.is_ours() {
+        if self.life.is_on() || self.core.session.is_ours() {
             Ok(())
         } else {
             Err(PostError::new(0, PostCause::ForeignProcess))
@@ -383,15 +492,13 @@ impl QpOps for RxeQp {
     }
 
     fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.core.may_send()?;
-        self.send.with(|ring| ring.post(wrs))?
+        self.ours()?;
+        self.send.with(|ring| ring.post_send(wrs))?
     }
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         self.ours()?;
-        let recv = self.recv()?;
-        self.core.may_receive()?;
-        recv.with(|ring| ring.post(wrs))?
+        self.recv()?.with(|ring| ring.post_recv(wrs))?
     }
 
     fn known_state(&self) -> QpState {

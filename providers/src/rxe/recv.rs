@@ -3,60 +3,54 @@
 //! Ground truth: the kernel's `rxe_queue.h`; it looks at the ring when a packet arrives, and wants
 //! no doorbell.
 
-use super::wqe::{RECV_HEAD, encode_recv};
-use crate::error::{PostCause, PostError};
-use crate::ring::{Corrupt, Masked, Producer};
+use super::work::WorkQueue;
+use super::wqe::{RECV_HEAD, encode_recv, encode_recv_one};
+use crate::error::PostError;
+use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
 use crate::wr::RecvWr;
 
 /// The ring itself.
 #[derive(Debug)]
 pub(super) struct RecvQueue {
-    queue: SharedQueue<RECV_HEAD>,
-    producer: Producer<Masked>,
+    work: WorkQueue<RECV_HEAD>,
     max_sge: u32,
 }
 
 impl RecvQueue {
     pub(super) fn new(queue: SharedQueue<RECV_HEAD>, max_sge: u32) -> Result<Self, Corrupt> {
-        let rule = Masked::new(queue.mask()).ok_or(Corrupt)?;
-        let producer = Producer::new(rule, queue.producer(), queue.consumer())?;
         Ok(Self {
-            queue,
-            producer,
+            work: WorkQueue::new(queue)?,
             max_sge,
         })
     }
 
     /// How many requests it holds.
     pub(super) const fn capacity(&self) -> u32 {
-        self.queue.mask()
+        self.work.capacity()
+    }
+
+    /// Puts one request in and publishes it, if it is one of the usual ones and there is known to be
+    /// room. Otherwise nothing has happened.
+    #[inline]
+    #[must_use]
+    pub(super) fn post_one(&mut self, wr: &RecvWr<'_>) -> bool {
+        let max_sge = self.max_sge;
+        self.work
+            .post_one(wr, |wr, slot| encode_recv_one(wr, max_sge, slot))
     }
 
     /// Puts requests in, in order, up to the first that does not go, and publishes them at once.
-    #[inline]
+    #[inline(never)]
     pub(super) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        let wanted = u32::try_from(wrs.len()).unwrap_or(u32::MAX);
-        let free = self
-            .producer
-            .free(self.queue.consumer(), wanted)
-            .map_err(|Corrupt| PostError::new(0, PostCause::CorruptRing))?;
-        let mut filled = 0u32;
-        let mut fault = None;
-        for wr in wrs {
-            if filled == free {
-                fault = Some(PostCause::QueueFull);
-                break;
-            }
-            let slot = self.queue.slot_mut(self.producer.slot(filled));
-            if let Err(cause) = encode_recv(wr, self.max_sge, slot) {
-                fault = Some(cause);
-                break;
-            }
-            filled = filled.wrapping_add(1);
+        let max_sge = self.max_sge;
+        let all = self
+            .work
+            .post_all(wrs, |wr, slot| encode_recv(wr, max_sge, slot).is_ok());
+        if all {
+            return Ok(());
         }
-        self.producer.publish(self.queue.producer(), filled);
-        // `filled <= wrs.len()`.
-        fault.map_or(Ok(()), |cause| Err(PostError::new(filled as usize, cause)))
+        self.work
+            .post_until_fault(wrs, |wr, slot| encode_recv(wr, max_sge, slot))
     }
 }

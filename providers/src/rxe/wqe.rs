@@ -16,8 +16,8 @@
 //!
 //! Must never copy a byte before the sum of all lengths has been checked in 64 bits.
 
+use std::io::IoSlice;
 use std::mem::offset_of;
-use std::ops::Deref;
 
 use uverbs_abi::layout::rxe::{
     IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, IB_UVERBS_WR_RDMA_READ,
@@ -27,7 +27,7 @@ use uverbs_abi::layout::rxe::{
 
 use crate::error::PostCause;
 use crate::sge::Sge;
-use crate::shared::Slot;
+use crate::shared::{Slot, Tail};
 use crate::types::Rkey;
 use crate::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};
 
@@ -75,40 +75,116 @@ pub fn encode_send(
     limits: &SendLimits,
     mut slot: Slot<'_, SEND_HEAD>,
 ) -> Result<(), PostCause> {
-    // A request that names nothing at the peer: no address of an earlier one stays in its place.
-    const NOWHERE: RemoteAddr = RemoteAddr {
-        addr: 0,
-        rkey: Rkey(0),
+    // What most requests are is done where it is posted; all else takes a call.
+    if encode_send_one(wr, limits, slot.reborrow()) {
+        Ok(())
+    } else {
+        encode_rest(wr, limits, slot)
+    }
+}
+
+/// [`encode_send`] of what [`encode_send_one`] leaves.
+#[inline(never)]
+pub(super) fn encode_rest(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    mut slot: Slot<'_, SEND_HEAD>,
+) -> Result<(), PostCause> {
+    if encode_inline(wr, limits, slot.reborrow()) {
+        Ok(())
+    } else {
+        encode_any(wr, limits, slot)
+    }
+}
+
+/// Fills a slot with a SEND or WRITE of one element, if that is what the request is, and sound.
+#[inline]
+pub(super) fn encode_send_one(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    mut slot: Slot<'_, SEND_HEAD>,
+) -> bool {
+    let (opcode, remote, sge) = match wr.op {
+        SendOp::Write {
+            data: Payload::Sges([sge]),
+            remote,
+        } => (IB_UVERBS_WR_RDMA_WRITE, remote, sge),
+        SendOp::Send {
+            data: Payload::Sges([sge]),
+        } => (IB_UVERBS_WR_SEND, NOWHERE, sge),
+        _ => return false,
     };
-    // Whatever can be is put in its place at once, so that little must be kept meanwhile.
-    let (imm, data) = match wr.op {
-        SendOp::Send { data } => {
-            one_sided(IB_UVERBS_WR_SEND, NOWHERE, &mut slot);
-            (0, data)
-        }
-        SendOp::SendImm { data, imm } => {
-            one_sided(IB_UVERBS_WR_SEND_WITH_IMM, NOWHERE, &mut slot);
-            (imm, data)
-        }
-        SendOp::Write { data, remote } => {
-            one_sided(IB_UVERBS_WR_RDMA_WRITE, remote, &mut slot);
-            (0, data)
-        }
+    if limits.max_sge == 0 || sge.len() > MAX_LENGTH {
+        return false;
+    }
+    slot.put_pair(sge.words());
+    one_sided(opcode, remote, &mut slot);
+    common(wr, 0, 0, (sge.len(), 1), slot);
+    true
+}
+
+/// Fills a slot with a SEND or WRITE of inline bytes, if that is what the request is, and sound.
+#[inline]
+pub(super) fn encode_inline(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    mut slot: Slot<'_, SEND_HEAD>,
+) -> bool {
+    let (opcode, remote, bytes) = match wr.op {
+        SendOp::Write {
+            data: Payload::Inline(bytes),
+            remote,
+        } => (IB_UVERBS_WR_RDMA_WRITE, remote, bytes),
+        SendOp::Send {
+            data: Payload::Inline(bytes),
+        } => (IB_UVERBS_WR_SEND, NOWHERE, bytes),
+        _ => return false,
+    };
+    let length = match u32::try_from(bytes.len()) {
+        Ok(length) if length <= limits.max_inline => length,
+        _ => return false,
+    };
+    one_sided(opcode, remote, &mut slot);
+    slot.put_bytes(bytes);
+    common(wr, INLINE, 0, (length, 0), slot);
+    true
+}
+
+/// A request that names nothing at the peer: no address of an earlier one stays in its place.
+const NOWHERE: RemoteAddr = RemoteAddr {
+    addr: 0,
+    rkey: Rkey(0),
+};
+
+/// [`encode_send`] of any request.
+#[inline(never)]
+fn encode_any(
+    wr: &SendWr<'_>,
+    limits: &SendLimits,
+    mut slot: Slot<'_, SEND_HEAD>,
+) -> Result<(), PostCause> {
+    let (opcode, remote, imm, data) = match wr.op {
+        SendOp::Send { data } => (IB_UVERBS_WR_SEND, NOWHERE, 0, data),
+        SendOp::SendImm { data, imm } => (IB_UVERBS_WR_SEND_WITH_IMM, NOWHERE, imm, data),
+        SendOp::Write { data, remote } => (IB_UVERBS_WR_RDMA_WRITE, remote, 0, data),
         SendOp::WriteImm { data, remote, imm } => {
-            one_sided(IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote, &mut slot);
-            (imm, data)
+            (IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote, imm, data)
         }
-        SendOp::Read { into, remote } => {
-            one_sided(IB_UVERBS_WR_RDMA_READ, remote, &mut slot);
-            (0, Payload::Sges(into))
-        }
+        SendOp::Read { into, remote } => (IB_UVERBS_WR_RDMA_READ, remote, 0, Payload::Sges(into)),
         SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => return atomic(wr, limits, slot),
     };
     let (data, inline) = match data {
         Payload::Sges(sges) => (elements(sges, limits.max_sge, slot.reborrow())?, 0),
-        Payload::Inline(bytes) => ((inline(&[bytes], limits, slot.reborrow())?, 0), INLINE),
-        Payload::InlineList(list) => ((inline(list, limits, slot.reborrow())?, 0), INLINE),
+        Payload::Inline(bytes) => match u32::try_from(bytes.len()) {
+            Ok(length) if length <= limits.max_inline => {
+                slot.put_bytes(bytes);
+                ((length, 0), INLINE)
+            }
+            _ => return Err(inline_too_long(bytes.len() as u64, limits)),
+        },
+        Payload::InlineList(list) => ((gather(list, limits, slot.reborrow())?, 0), INLINE),
     };
+    one_sided(opcode, remote, &mut slot);
     common(wr, inline, imm, data, slot);
     Ok(())
 }
@@ -123,13 +199,40 @@ pub fn encode_recv(
     max_sge: u32,
     mut slot: Slot<'_, RECV_HEAD>,
 ) -> Result<(), PostCause> {
+    if encode_recv_one(wr, max_sge, slot.reborrow()) {
+        return Ok(());
+    }
     let (length, num_sge) = elements(wr.sges, max_sge, slot.reborrow())?;
+    common_recv(wr, length, num_sge, slot);
+    Ok(())
+}
+
+/// Fills a slot with a receive of one element, if that is what the request is, and sound.
+#[inline]
+pub(super) fn encode_recv_one(
+    wr: &RecvWr<'_>,
+    max_sge: u32,
+    mut slot: Slot<'_, RECV_HEAD>,
+) -> bool {
+    let [sge] = wr.sges else {
+        return false;
+    };
+    if max_sge == 0 || sge.len() > MAX_LENGTH {
+        return false;
+    }
+    slot.put_pair(sge.words());
+    common_recv(wr, sge.len(), 1, slot);
+    true
+}
+
+/// What is filled in alike for all receives.
+#[inline]
+fn common_recv(wr: &RecvWr<'_>, length: u32, num_sge: u32, mut slot: Slot<'_, RECV_HEAD>) {
     slot.put::<0>(wr.wr_id);
     slot.put::<8>(0);
     slot.put::<16>(pair(length, length));
     slot.put::<24>(pair(0, num_sge));
     slot.put::<32>(0);
-    Ok(())
 }
 
 /// What a request does, and with what memory of the peer.
@@ -199,7 +302,7 @@ fn atomic(
 }
 
 /// Appends elements; gives the sum of their lengths, and their number.
-#[inline]
+#[inline(never)]
 fn elements<const HEAD: usize>(
     sges: &[Sge],
     max: u32,
@@ -214,12 +317,15 @@ fn elements<const HEAD: usize>(
             });
         }
     };
+    let mut tail = slot.tail();
     // At most 2^32 terms of 32 bits: the sum fits 64.
     let mut total = 0u64;
-    slot.push_pairs(sges, |sge| {
+    for sge in sges {
         total = total.wrapping_add(u64::from(sge.len()));
-        [sge.addr(), pair(sge.len(), sge.lkey().0)]
-    });
+        for word in sge.words() {
+            tail.push(word);
+        }
+    }
     match u32::try_from(total) {
         Ok(length) if length <= MAX_LENGTH => Ok((length, num_sge)),
         _ => Err(PostCause::MessageTooLong {
@@ -229,10 +335,17 @@ fn elements<const HEAD: usize>(
     }
 }
 
-/// Appends bytes; gives their number.
-#[inline(never)]
-fn inline<T: Deref<Target = [u8]>>(
-    list: &[T],
+#[cold]
+const fn inline_too_long(given: u64, limits: &SendLimits) -> PostCause {
+    PostCause::InlineTooLong {
+        given,
+        max: limits.max_inline,
+    }
+}
+
+/// Appends bytes from several places; gives their number.
+fn gather(
+    list: &[IoSlice<'_>],
     limits: &SendLimits,
     slot: Slot<'_, SEND_HEAD>,
 ) -> Result<u32, PostCause> {
@@ -241,15 +354,10 @@ fn inline<T: Deref<Target = [u8]>>(
         .fold(0u64, |sum, part| sum.saturating_add(part.len() as u64));
     let length = match u32::try_from(total) {
         Ok(length) if length <= limits.max_inline => length,
-        _ => {
-            return Err(PostCause::InlineTooLong {
-                given: total,
-                max: limits.max_inline,
-            });
-        }
+        _ => return Err(inline_too_long(total, limits)),
     };
     let mut packer = Packer {
-        slot,
+        tail: slot.tail(),
         pending: 0,
         bits: 0,
     };
@@ -262,7 +370,7 @@ fn inline<T: Deref<Target = [u8]>>(
 
 /// Puts bytes one after another into words, wherever one slice ends and the next begins.
 struct Packer<'q> {
-    slot: Slot<'q, SEND_HEAD>,
+    tail: Tail<'q, SEND_HEAD>,
     /// Bytes that do not fill a word yet, the first one lowest.
     pending: u64,
     /// How many bits of `pending` count: 0, 8, … 56.
@@ -289,7 +397,7 @@ impl Packer<'_> {
             self.bits = filled;
             return;
         }
-        self.slot.push(self.pending.to_le());
+        self.tail.push(self.pending.to_le());
         // What of `word` went into the full one; a shift by all 64 bits leaves nothing.
         self.pending = word.checked_shr(64u32.wrapping_sub(self.bits)).unwrap_or(0);
         self.bits = filled.wrapping_sub(64);
@@ -298,7 +406,7 @@ impl Packer<'_> {
     #[inline]
     fn finish(mut self) {
         if self.bits != 0 {
-            self.slot.push(self.pending.to_le());
+            self.tail.push(self.pending.to_le());
         }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uverbs::Errno;
 use uverbs::abi::layout::rxe::queue_buf;
+use uverbs::abi::legacy::Doorbell;
 use uverbs::abi::sys::UverbsFd;
 use uverbs::abi::{Command, Kernel, Mapping};
 use uverbs::fake::Fabric;
@@ -92,6 +93,10 @@ impl Kernel for Quiet {
 
     fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno> {
         self.null.write(frame, response)
+    }
+
+    fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
+        self.null.doorbell(doorbell)
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
