@@ -197,7 +197,7 @@ impl WcStatus {
                 &["a defect of the driver, or of this crate"],
                 "report it",
             ),
-            Self::General | Self::Unknown(_) => (
+            _ => (
                 "the driver does not say what went wrong",
                 "unknown",
                 &["see the vendor's error code"],
