@@ -4,7 +4,7 @@
 //! `read` do. It must never interpret an error, retry, or keep an address after a call returns.
 #![allow(
     unsafe_code,
-    reason = "the ioctl, and taking over descriptors that the kernel made"
+    reason = "the ioctl, the doorbell, and taking over descriptors that the kernel made"
 )]
 
 pub mod process;

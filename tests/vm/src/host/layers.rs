@@ -77,6 +77,13 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
         cargo.args(["test", "-p", "uverbs-vm", "--lib"]);
         cargo
     })?;
+    layer("instructions of the data path", {
+        let mut cargo = cargo();
+        cargo
+            .args(["test", "-p", "uverbs-tools"])
+            .env("UVERBS_COUNT", "require");
+        cargo
+    })?;
     layer("model: rings", {
         let mut cargo = loom();
         cargo.args(["-p", "uverbs-providers", "--test", "ring_loom"]);

@@ -15,6 +15,7 @@
     reason = "a command-line tool"
 )]
 
+mod alloc;
 mod kernel;
 mod rows;
 

@@ -10,6 +10,7 @@ use uverbs::fake::Fabric;
 use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, RecvWr, SendWr, Wc};
 use uverbs_tools::count::{mark, trace_me};
 
+use crate::alloc::allocations;
 use crate::kernel::Quiet;
 
 /// The forms, in the order in which they come.
@@ -38,10 +39,12 @@ fn rounds(mut call: impl FnMut() -> bool, mut after: impl FnMut()) {
         after();
     }
     for _ in 0..ROUNDS {
+        let before = allocations();
         mark();
         let is_right = call();
         mark();
         assert!(is_right, "the call failed");
+        assert_eq!(allocations(), before, "the call allocated");
         after();
     }
 }
