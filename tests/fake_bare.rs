@@ -84,7 +84,7 @@ fn a_bare_provider_makes_every_object_and_claims_no_data_path() {
 
     // What rests on the queue keeps the kernel from destroying it.
     let error = cq.try_destroy().unwrap_err();
-    assert!(matches!(error.cause, DestroyErrorCause::Command(_)));
+    assert!(matches!(error.cause, DestroyErrorCause::Busy { .. }));
     let cq = error.into_object().unwrap();
     qp.destroy().unwrap();
     srq.destroy().unwrap();
