@@ -38,6 +38,18 @@ pub(super) fn planted(fault: Fault) -> bool {
 /// A model that fails takes its process down (what it leaves behind cannot be dropped outside of
 /// loom), so each fault has a process of its own: this test once more, told what to put in.
 fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, faults: &[Fault]) {
+    check_and_break_within(None, model, faults);
+}
+
+/// The same through those orders only that force a thread to give way at most so often: all orders
+/// of four or five threads are too many.
+fn check_and_break_within<M: Fn() + Send + Sync + Copy + 'static>(
+    switches: Option<usize>,
+    model: M,
+    faults: &[Fault],
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = switches;
     if let Ok(wanted) = env::var(FAULT) {
         PLANTED.set(
             faults
@@ -46,9 +58,9 @@ fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, faults: &[F
                 .find(|fault| format!("{fault:?}") == wanted),
         );
         assert!(PLANTED.get().is_some(), "no such fault here: {wanted}");
-        return loom::model(model);
+        return builder.check(model);
     }
-    loom::model(model);
+    builder.check(model);
     let name = type_name::<M>().trim_end_matches("::model");
     let (_, test) = name.split_once("::").unwrap();
     for fault in faults {
@@ -197,10 +209,62 @@ fn a_destroy_waits_for_two_readers() {
             .into_iter()
             .for_each(|reader| reader.join().unwrap());
     }
-    // All orders of four threads are too many: those with up to two forced switches.
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(model);
+    check_and_break_within(Some(2), model, &[Fault::SilentAck, Fault::NoAckOnBehalf]);
+}
+
+#[test]
+fn everybody_at_once() {
+    /// One thread reads and another acks; a third has read and not yet looked up; two destroy.
+    fn model() {
+        let ledger = Ledger::new();
+        let (object, kernel) = Object::with_events(&ledger, 2);
+        let other = Arc::clone(&object);
+        let element = kernel.read().unwrap();
+        let late = {
+            let ledger = ledger.clone();
+            thread::spawn(move || drop(look_up(&ledger, element)))
+        };
+        let (to_acker, events) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            assert!(to_acker.send(next(&ledger, &kernel)).is_ok());
+        });
+        let acker = thread::spawn(move || drop(events.recv()));
+        let second = thread::spawn(move || other.destroy(ClosePolicy::Always));
+        let outcomes = [object.destroy(ClosePolicy::Always), second.join().unwrap()];
+        assert!(outcomes.contains(&Ok(())));
+        assert!(outcomes.contains(&Err(Refused::Destroyed)));
+        for thread in [late, reader, acker] {
+            thread.join().unwrap();
+        }
+    }
+    let faults = [Fault::SilentAck, Fault::NoAckOnBehalf, Fault::NoClosingMark];
+    check_and_break_within(Some(1), model, &faults);
+}
+
+#[test]
+fn two_queues_of_one_ledger_do_not_disturb_each_other() {
+    /// Each object has its events on a queue of its own, read by a thread of its own. While one is
+    /// being destroyed, the other is, and a third takes its place in the ledger.
+    fn model() {
+        let ledger = Ledger::new();
+        let (one, first) = Object::with_events(&ledger, 1);
+        let (two, second) = Object::with_events(&ledger, 1);
+        let reader = |kernel: Arc<Kernel>| {
+            let ledger = ledger.clone();
+            thread::spawn(move || drop(next(&ledger, &kernel)))
+        };
+        let readers = [reader(first), reader(second)];
+        let destroyer = thread::spawn(move || two.destroy(ClosePolicy::Always));
+        assert_eq!(one.destroy(ClosePolicy::Always), Ok(()));
+        let (three, third) = Object::with_events(&ledger, 1);
+        assert!(next(&ledger, &third).is_some(), "its own event reaches it");
+        assert_eq!(three.destroy(ClosePolicy::Always), Ok(()));
+        assert_eq!(destroyer.join().unwrap(), Ok(()));
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    }
+    check_and_break_within(Some(2), model, &[Fault::SilentAck, Fault::NoAckOnBehalf]);
 }
 
 #[test]
