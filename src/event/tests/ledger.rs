@@ -174,6 +174,7 @@ fn no_object_is_dropped_under_the_lock() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "times a hundred thousand objects")]
 fn a_hundred_thousand_objects_cost_no_more_each_than_ten() {
     let ledger = Ledger::new();
     let rounds = |count: u32| {
