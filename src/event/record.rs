@@ -123,6 +123,13 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            // Miri is slow, and has no folder to write failures to.
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn decoding_keeps_every_bit(element: u64, kind: u32, reserved: u32) {
             let mut bytes = bytes(element, kind);
