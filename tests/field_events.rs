@@ -317,7 +317,7 @@ fn whatever_fails_around_a_removal_says_that_the_device_is_gone() {
             };
             loop {
                 let pd = match context.alloc_pd() {
-                    Err(error) if error.0.cause == Cause::DeviceGone => return Ok(()),
+                    Err(error) if error.source.cause == Cause::DeviceGone => return Ok(()),
                     pd => pd.map_err(|error| error.to_string())?,
                 };
                 let cq = match context.create_cq(4).build() {

@@ -2,6 +2,10 @@
 //! without a fuzzer, on a stable compiler.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(
+    clippy::print_stdout,
+    reason = "a failure follows the name of its file"
+)]
 
 use std::fs;
 use std::path::Path;
