@@ -165,7 +165,9 @@ fn cq_err_once_for_each_lost() -> CaseResult {
 }
 
 /// Runs `work` on a thread and gives a receiver for its result, so that waiting can be bounded.
-fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+pub(super) fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> mpsc::Receiver<T> {
     let (say, hear) = mpsc::channel();
     thread::spawn(move || {
         let _ = say.send(work());

@@ -72,7 +72,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Two events of an object, from the count to the destroy: `about` says whether a subject is the
 /// object.
-fn gate<T: Clone>(
+pub(super) fn gate<T: Clone>(
     object: T,
     events: &AsyncEvents,
     kind: AsyncEventKind,
@@ -135,12 +135,13 @@ fn on_qp<const KIND: u32>() -> CaseResult {
 
 /// Makes an object and finds out under which number the kernel tracks it.
 pub(super) fn with_number<T>(
+    device: &str,
     kind: Tracked,
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(T, u32), Failure> {
-    let before = tracked("rxe0", kind)?;
+    let before = tracked(device, kind)?;
     let made = make()?;
-    let after = tracked("rxe0", kind)?;
+    let after = tracked(device, kind)?;
     let new: Vec<u32> = after.difference(&before).copied().collect();
     match new.as_slice() {
         [number] => Ok((made, *number)),
@@ -151,7 +152,7 @@ pub(super) fn with_number<T>(
 fn cq_err() -> CaseResult {
     let (context, _pd) = open("rxe0")?;
     let events = context.events();
-    let (cq, number) = with_number(Tracked::Cq, || Ok(context.create_cq(16).build()?))?;
+    let (cq, number) = with_number("rxe0", Tracked::Cq, || Ok(context.create_cq(16).build()?))?;
     inject("rxe0", Target::Cq(number), raw::IB_EVENT_CQ_ERR, 2)?;
     gate(
         cq,
@@ -167,7 +168,7 @@ fn cq_err() -> CaseResult {
 fn srq_err() -> CaseResult {
     let (context, pd) = open("rxe0")?;
     let events = context.events();
-    let (srq, number) = with_number(Tracked::Srq, || Ok(pd.create_srq(16).build()?))?;
+    let (srq, number) = with_number("rxe0", Tracked::Srq, || Ok(pd.create_srq(16).build()?))?;
     inject("rxe0", Target::Srq(number), raw::IB_EVENT_SRQ_ERR, 2)?;
     gate(
         srq,

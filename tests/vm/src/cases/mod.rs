@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+mod bare;
 mod channel;
 mod cq;
 mod device;
@@ -19,6 +20,8 @@ mod mr;
 pub mod pair;
 pub mod parts;
 mod process;
+#[cfg(test)]
+mod proof;
 pub mod provoke;
 mod qp;
 mod qp_table;
@@ -30,9 +33,13 @@ mod rc_inline;
 mod rc_opcodes;
 mod rc_queue;
 mod rc_remote;
+mod reports;
 mod sandbox;
 mod smoke;
 mod srq;
+mod stress;
+mod tally;
+mod unplug;
 
 /// All cases, in the order in which they run.
 pub fn all() -> Vec<&'static Case> {
@@ -56,6 +63,10 @@ pub fn all() -> Vec<&'static Case> {
         rc_flush::CASES,
         events::CASES,
         injected::CASES,
+        bare::CASES,
+        unplug::CASES,
+        reports::CASES,
+        stress::CASES,
         process::CASES,
         drops::CASES,
         sandbox::CASES,

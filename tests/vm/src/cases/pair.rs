@@ -313,7 +313,7 @@ pub fn elements(region: &MemoryRegion, stretches: &[(usize, usize)]) -> Result<V
 
 /// Opens a device's node for commands by hand.
 #[allow(unsafe_code, reason = "the cases vouch for the commands that they run")]
-fn raw_file(node: &std::path::Path) -> std::io::Result<UverbsFd> {
+pub(super) fn raw_file(node: &std::path::Path) -> std::io::Result<UverbsFd> {
     // SAFETY: the commands that cases send by hand name no memory but what they pass by reference,
     // or register what outlives the case; and the spy carries out all that it is asked to.
     unsafe { UverbsFd::open(node, None) }

@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Runs `child` in a forked child and fails with what it failed with.
-fn in_child(child: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+pub(super) fn in_child(child: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     // SAFETY: this process has one thread (each case has a process of its own, and this one starts
     // none before), so no lock is held by a thread that the child lacks.
     match unsafe { fork() }? {

@@ -13,7 +13,8 @@ use super::rdma::device_index;
 /// `RDMA_NL_NLDEV << 10 | RDMA_NLDEV_CMD_RES_GET`.
 const RES_GET: u16 = (5 << 10) | 9;
 const DEV_INDEX: u16 = 1;
-/// The process that an object belongs to; objects of the kernel's own have none.
+/// The thread that made an object, which need not be a process's first; objects of the kernel's own
+/// have none.
 const RES_PID: u16 = 28;
 const SUMMARY: u16 = 15;
 const ENTRY: u16 = 16;
@@ -53,7 +54,7 @@ pub fn kernel_objects(device: &str) -> io::Result<BTreeMap<String, u64>> {
     Ok(counts)
 }
 
-/// What of this process the kernel's resource tracking has numbers for.
+/// What the kernel's resource tracking has numbers for, and no program is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tracked {
     /// Completion queues.
@@ -62,7 +63,7 @@ pub enum Tracked {
     Srq,
 }
 
-/// The numbers under which the kernel tracks this process's objects of a kind on a device.
+/// The numbers under which the kernel tracks the programs' objects of a kind on a device.
 pub fn tracked(device: &str, kind: Tracked) -> io::Result<BTreeSet<u32>> {
     // The command that lists them, the table, its entries, and the number in an entry.
     let (command, table, entry, number) = match kind {
@@ -86,7 +87,7 @@ pub fn tracked(device: &str, kind: Tracked) -> io::Result<BTreeSet<u32>> {
                     .ok()
                     .map(u32::from_ne_bytes)
             };
-            if word(RES_PID) == Some(std::process::id()) {
+            if word(RES_PID).is_some() {
                 numbers.extend(word(number));
             }
         }
