@@ -144,7 +144,6 @@ impl World {
         let is_wrong = !is_allowed(from, to, mask)
             || has(IB_QP_PKEY_INDEX) && request.pkey_index != 0
             || has(IB_QP_MAX_QP_RD_ATOMIC) && request.max_rd_atomic > MAX_RD_ATOMIC
-            || has(IB_QP_MAX_DEST_RD_ATOMIC) && request.max_dest_rd_atomic > MAX_RD_ATOMIC
             || has(IB_QP_PATH_MTU) && !(IB_MTU_256..=mtu).contains(&request.path_mtu)
             || has(IB_QP_TIMEOUT) && request.timeout > 31;
         if is_wrong {

@@ -39,6 +39,8 @@ mod smoke;
 mod srq;
 mod stress;
 mod tally;
+mod teach;
+mod teach_path;
 mod unplug;
 
 /// All cases, in the order in which they run.
@@ -61,6 +63,8 @@ pub fn all() -> Vec<&'static Case> {
         rc_errors::CASES,
         rc_remote::CASES,
         rc_flush::CASES,
+        teach::CASES,
+        teach_path::CASES,
         events::CASES,
         injected::CASES,
         bare::CASES,

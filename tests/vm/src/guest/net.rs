@@ -50,6 +50,7 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 
@@ -322,6 +323,42 @@ fn wire_route(to: IpAddr, netdev: &str, table: u32) -> io::Result<()> {
         .number(4, index(netdev)?)
         .number(15, table);
     ask_or_there(m, &format!("adding the route to {to} by {netdev}"))
+}
+
+/// What a route may say instead of leading somewhere (`RTN_*`).
+#[derive(Debug, Clone, Copy)]
+pub enum Refusal {
+    /// Dropped without a word.
+    Blackhole = 6,
+    /// The host is unreachable.
+    Unreachable = 7,
+    /// An administrator forbids it.
+    Prohibit = 8,
+}
+
+/// Lays a route to one address that refuses, in the main table.
+pub fn refuse(to: IpAddr, how: Refusal) -> io::Result<()> {
+    ask(
+        refusing_route(RTM_NEWROUTE, CREATE | REPLACE, to, how),
+        &format!("a route to {to} that refuses"),
+    )
+}
+
+/// Takes it away again.
+pub fn unrefuse(to: IpAddr, how: Refusal) -> io::Result<()> {
+    ask(
+        refusing_route(RTM_DELROUTE, 0, to, how),
+        &format!("removing the route to {to}"),
+    )
+}
+
+fn refusing_route(kind: u16, flags: u16, to: IpAddr, how: Refusal) -> Message {
+    const MAIN: u8 = 254;
+    let (bits, how) = (host_prefix(to), how as u8);
+    let body = [family(to), bits, 0, 0, MAIN, 3, 0, how, 0, 0, 0, 0];
+    Message::new(kind, ACK | flags)
+        .body(&body)
+        .attr(1, &octets(to))
 }
 
 /// Puts the routes of this end back; a link that goes down takes them with it.

@@ -1,0 +1,283 @@
+//! What stands between a queue pair and its peer, made so on purpose, and whether the error names
+//! it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use uverbs::{
+    AddressVector, ConnectError, ConnectOptions, Errno, Explain, Gid, GlobalRoute, ModifyError,
+    PathFinding, PathOptions, PortState, QpAttr, QpState,
+};
+
+use super::pair::{End, Failure, Shape, ensure, open, same, wait_for};
+use super::qp::{to_rtr, to_rts};
+use super::{Case, CaseResult, Verdict};
+use crate::guest::net::{self, Refusal};
+
+pub(super) const CASES: &[Case] = &[
+    Case::new("teach::an_address_that_was_removed", address_removed),
+    Case::new("teach::a_link_that_is_down", link_down),
+    Case::new("teach::a_peer_of_the_other_family", other_family),
+    Case::new("teach::a_peer_that_does_not_answer", no_answer),
+    Case::new("teach::routes_that_do_not_lead_there", no_route),
+    Case::new("teach::values_above_the_devices", values),
+];
+
+fn end(device: &str) -> Result<End, Failure> {
+    Shape::default().prepare(&open(device)?.1)
+}
+
+/// INIT→RTR as connecting does it, towards `peer`, with the global part changed.
+fn rtr(a: &End, peer: Gid, change: impl FnOnce(&mut GlobalRoute)) -> Result<QpAttr, Failure> {
+    let mut attr = to_rtr(&a.context, &a.endpoint, &a.endpoint)?;
+    let path = attr.path.as_mut().ok_or("no path")?;
+    let global = path.global.as_mut().ok_or("no global part")?;
+    global.dgid = peer;
+    change(global);
+    Ok(attr)
+}
+
+fn refused(a: &End, attr: &QpAttr) -> Result<ModifyError, Failure> {
+    let error = a.qp.modify(attr).err().ok_or("the kernel took it")?;
+    let text = error.to_string();
+    let errno = error.errno().ok_or_else(|| format!("no errno: {text}"))?;
+    ensure(text.contains(&errno.to_string()), &text)?;
+    // The long form begins with the short one, and shows every value that was given.
+    let report = error.report();
+    same("head", report.head(), text.as_str())?;
+    says(
+        &report.to_string(),
+        &["found: attributes given: state Rtr, "],
+    )?;
+    Ok(error)
+}
+
+fn has(error: &ModifyError, wanted: impl Fn(&PathFinding) -> bool) -> Result<(), Failure> {
+    ensure(
+        error.findings.iter().any(wanted),
+        &format!("not found: {}", error.report()),
+    )
+}
+
+fn says(text: &str, parts: &[&str]) -> Result<(), Failure> {
+    for part in parts {
+        ensure(text.contains(part), &format!("{part:?} is not in: {text}"))?;
+    }
+    Ok(())
+}
+
+fn ipv4(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
+}
+
+/// A GID index that was right a moment ago: named as empty, with those that are filled.
+fn address_removed() -> CaseResult {
+    let extra = ipv4(33);
+    net::add_addr("veth0", extra, 24)?;
+    let (context, pd) = open("rxe0")?;
+    let gid = Gid::from(extra);
+    let entry = wait_for("the GID of a new address", || Ok(context.find_gid(1, gid)?))?;
+    let shape = Shape {
+        path: PathOptions {
+            gid: Some(gid),
+            ..PathOptions::default()
+        },
+        ..Shape::default()
+    };
+    let a = shape.prepare(&pd)?;
+    let b = end("rxe1")?;
+    let mut stale = rtr(&a, b.endpoint.gid, |_| {})?;
+    net::del_addr("veth0", extra, 24)?;
+    wait_for("the GID to go", || {
+        Ok(context.find_gid(1, gid)?.is_none().then_some(()))
+    })?;
+    let error =
+        a.qp.connect(&a.endpoint, &b.endpoint, &ConnectOptions::default());
+    let error = error.err().ok_or("connected from nowhere")?;
+    let named = matches!(&error, ConnectError::NoGid { gid: Some(lost), .. } if *lost == gid);
+    ensure(named, &error.to_string())?;
+    says(
+        &error.to_string(),
+        &[
+            "port 1 has no GID ::ffff:10.0.0.33",
+            "has its address changed?",
+        ],
+    )?;
+
+    // Whoever kept the index.
+    if let Some(global) = stale.path.as_mut().and_then(|path| path.global.as_mut()) {
+        global.sgid_index = u8::try_from(entry.index)?;
+    }
+    let error = refused(&a, &stale)?;
+    has(&error, |finding| {
+        matches!(finding, PathFinding::EmptyGid { index, filled, .. }
+            if u32::from(*index) == entry.index && filled.len() >= 3)
+    })?;
+    says(
+        &error.to_string(),
+        &[
+            "is empty; filled are 0: fe80::",
+            "::ffff:10.0.0.1 (RoCE v2)",
+        ],
+    )?;
+    same("state", a.qp.state()?, QpState::Init)?;
+    Ok(Verdict::Passed)
+}
+
+fn link_down() -> CaseResult {
+    let (a, b) = (end("rxe0")?, end("rxe1")?);
+    let attr = rtr(&a, b.endpoint.gid, |_| {})?;
+    net::link_down("veth0")?;
+    wait_for("the port to go down", || {
+        let state = a.context.query_port(1)?.state;
+        Ok((state == PortState::Down).then_some(()))
+    })?;
+    let error = refused(&a, &attr)?;
+    has(&error, |finding| {
+        matches!(
+            finding,
+            PathFinding::PortState {
+                port: 1,
+                state: PortState::Down
+            }
+        )
+    })?;
+    has(
+        &error,
+        |finding| matches!(finding, PathFinding::InterfaceDown { name, is_up: false } if name == "veth0"),
+    )?;
+    says(
+        &error.to_string(),
+        &[
+            "port 1 is DOWN, not ACTIVE",
+            "the network interface veth0 is down",
+        ],
+    )?;
+    // With the link back it goes on from there.
+    net::link_up("veth0")?;
+    wait_for("the port to come back", || {
+        let state = a.context.query_port(1)?.state;
+        Ok((state == PortState::Active).then_some(()))
+    })?;
+    a.qp.modify(&attr)?;
+    Ok(Verdict::Passed)
+}
+
+fn other_family() -> CaseResult {
+    let a = end("rxe0")?;
+    let peer = Gid::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+    let error = refused(&a, &rtr(&a, peer, |_| {})?)?;
+    has(&error, |finding| {
+        matches!(finding, PathFinding::Family { own, peer: other }
+            if own.gid == a.endpoint.gid && *other == peer)
+    })?;
+    says(
+        &error.to_string(),
+        &["is ::ffff:10.0.0.1 (IPv4)", "the peer's is fd00::2 (IPv6)"],
+    )?;
+    Ok(Verdict::Passed)
+}
+
+fn no_answer() -> CaseResult {
+    let a = end("rxe0")?;
+    let error = refused(&a, &rtr(&a, Gid::from(ipv4(77)), |_| {})?)?;
+    same("errno", error.errno(), Some(Errno::ETIMEDOUT))?;
+    has(&error, |finding| {
+        matches!(finding, PathFinding::Between { own, peer }
+            if own.gid == a.endpoint.gid && *peer == Gid::from(ipv4(77)))
+    })?;
+    has(&error, |finding| {
+        matches!(finding, PathFinding::NoNeighbour { peer, interface }
+            if *peer == ipv4(77) && interface == "veth0")
+    })?;
+    says(
+        &error.to_string(),
+        &[
+            "the peer's address did not answer",
+            "(RoCE v2), to ::ffff:10.0.0.77",
+            "nobody on veth0 answers for 10.0.0.77",
+        ],
+    )?;
+    says(
+        &error.report().to_string(),
+        &["next: ping the peer's address"],
+    )?;
+    Ok(Verdict::Passed)
+}
+
+/// No route at all, and routes that say no, each with the kernel's own number and both addresses.
+fn no_route() -> CaseResult {
+    let far = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
+    let a = end("rxe0")?;
+    let attr = rtr(&a, Gid::from(far), |_| {})?;
+    let check = |what: &str| -> Result<(), Failure> {
+        let error = refused(&a, &attr).map_err(|e| format!("{what}: {e}"))?;
+        has(&error, |finding| {
+            matches!(finding, PathFinding::NoRoute { own, peer, .. }
+                if *own == ipv4(1) && *peer == far)
+        })
+        .map_err(|e| format!("{what}: {e}"))?;
+        says(
+            &error.to_string(),
+            &["no route leads from 10.0.0.1 to 203.0.113.9"],
+        )
+    };
+    check("no route")?;
+    for how in [Refusal::Unreachable, Refusal::Prohibit, Refusal::Blackhole] {
+        net::refuse(far, how)?;
+        let checked = check(&format!("{how:?}"));
+        net::unrefuse(far, how)?;
+        checked?;
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Each value that the kernel refuses with its one `EINVAL` is the one that is named.
+fn values() -> CaseResult {
+    let (context, pd) = open("rxe0")?;
+    let cq = context.create_cq(4).build()?;
+    let qp = pd.create_qp::<uverbs::Rc>(&cq, &cq).build()?;
+    let init = QpAttr {
+        port: Some(1),
+        pkey_index: Some(0),
+        access: Some(uverbs::AccessFlags::empty()),
+        ..QpAttr::to_state(QpState::Init)
+    };
+    let no = |attr: QpAttr, text: &str| -> Result<(), Failure> {
+        let error = qp.modify(&attr).err();
+        let error = error.ok_or_else(|| format!("{text}: the kernel took it"))?;
+        same(text, error.errno(), Some(Errno::EINVAL))?;
+        says(&error.to_string(), &[text])?;
+        // Nothing else is named.
+        let trouble = error.findings.iter().filter(|finding| finding.is_trouble());
+        same(&error.report().to_string(), trouble.count(), 1)
+    };
+    let port = Some(2);
+    no(
+        QpAttr { port, ..init },
+        "there is no port 2: the device has 1 to 1",
+    )?;
+    qp.modify(&init)?;
+    let endpoint = qp.prepare(&PathOptions::default())?;
+    let rtr = to_rtr(&context, &endpoint, &endpoint)?;
+    let other = AddressVector {
+        port: 3,
+        ..rtr.path.ok_or("no path")?
+    };
+    no(
+        QpAttr {
+            path: Some(other),
+            ..rtr
+        },
+        "there is no port 3",
+    )?;
+    qp.modify(&rtr)?;
+    no(
+        QpAttr {
+            max_rd_atomic: Some(200),
+            ..to_rts(&endpoint)
+        },
+        "max_rd_atomic 200 is above 128, the most there is",
+    )?;
+    qp.modify(&to_rts(&endpoint))?;
+    Ok(Verdict::Passed)
+}
