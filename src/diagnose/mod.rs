@@ -7,10 +7,12 @@
 
 mod memory;
 mod net;
+mod node;
 mod path;
 mod wc;
 
 pub use memory::MemoryFinding;
 pub(crate) use memory::look as memory;
+pub(crate) use node::rights;
 pub use path::PathFinding;
 pub(crate) use path::look as path;

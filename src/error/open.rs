@@ -8,6 +8,7 @@ use uverbs_abi::netlink::NetlinkError;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
 use super::into_io;
+use crate::diagnose;
 
 /// The device list could not be read: netlink was closed, and sysfs could not be read.
 #[derive(Debug, Error)]
@@ -223,6 +224,14 @@ impl Explain for OpenError {
         match self {
             Self::List(error) => error.explain(report),
             Self::Command { source, .. } => source.explain(report),
+            Self::Node { path, source }
+                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) =>
+            {
+                if let Some(rights) = diagnose::rights(path) {
+                    report.found(rights);
+                }
+                report.next("let a udev rule give the node a group, and join it");
+            }
             _ => {}
         }
     }
