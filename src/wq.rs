@@ -239,6 +239,8 @@ impl WorkQueue {
 }
 
 impl Teardown for WorkQueue {
+    const USERS: &'static str = "indirection tables still name it";
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use thiserror::Error;
+use uverbs_abi::{Errno, Explain, Report};
 use uverbs_providers::contract::Arm;
 use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
 use super::{ChannelSource, CompletionEvent};
 use crate::cq::CompletionQueue;
-use crate::error::ObjectError;
+use crate::error::{ObjectError, into_io};
 use crate::event::{EventError, Until};
 
 /// Why there are no completions to be had by waiting.
@@ -38,6 +39,28 @@ pub enum WaitError {
     #[error(transparent)]
     Event(#[from] EventError),
 }
+
+impl Explain for WaitError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::NoChannel | Self::OtherQueue(_) => None,
+            Self::Poll(error) => Explain::errno(error),
+            Self::Arm(error) => error.errno(),
+            Self::Event(error) => Explain::errno(error),
+        }
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::NoChannel | Self::OtherQueue(_) => {}
+            Self::Poll(error) => error.explain(report),
+            Self::Arm(error) => error.explain(report),
+            Self::Event(error) => error.explain(report),
+        }
+    }
+}
+
+into_io!(WaitError);
 
 /// What to do next in order to wait.
 pub(crate) enum Step<'b> {

@@ -10,11 +10,11 @@ use std::io;
 use zerocopy::FromBytes;
 
 use super::message::{Message, Part, attributes, parts, text};
-use crate::Errno;
 use crate::layout::netlink::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTI, NLMSG_DONE,
     NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NLMSGERR_ATTR_MSG, nlmsgerr, nlmsghdr,
 };
+use crate::{Errno, Explain};
 
 /// How often a list is asked for that changes while it is read.
 const TRIES: u32 = 16;
@@ -198,6 +198,12 @@ pub enum NetlinkError {
     Interrupted,
     /// The answer cannot be understood.
     Malformed(&'static str),
+}
+
+impl Explain for NetlinkError {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
 }
 
 impl NetlinkError {

@@ -237,7 +237,8 @@ fn modify_table() -> CaseResult {
 
 /// Every set of attributes for every transition: whatever is refused here the kernel refuses with
 /// `EINVAL`, and says no more, while the error names what is missing or superfluous. All 131,072 sets
-/// with `--full`, otherwise every 61st, which are other bits for every transition.
+/// with `--full`, otherwise every 509th, which are other bits for every transition (that a "yes" is a "yes" is what
+/// the case before shows).
 fn every_mask() -> CaseResult {
     let (spy, context, session) = Spy::open("rxe0")?;
     let end = Shape::default().prepare(&context.alloc_pd()?)?;
@@ -257,7 +258,7 @@ fn every_mask() -> CaseResult {
         max_rd_atomic: rts.max_rd_atomic,
         ..to_rtr(&context, &end.endpoint, &peer.endpoint)?
     };
-    let stride = if crate::guest::full() { 1 } else { 61 };
+    let stride = if crate::guest::full() { 1 } else { 509 };
     let mut wrong = Vec::new();
     let mut tried = [0u32; 2];
     let mut first = 0usize;
@@ -309,9 +310,6 @@ fn every_mask() -> CaseResult {
     )?;
     // 42 pairs of states, 2^17 sets each.
     let wanted = 42 * (131_072 / u32::try_from(stride)?) - 2000;
-    ensure(
-        tried[0] > 10 && tried[1] > wanted,
-        &format!("too few were tried: {tried:?}"),
-    )?;
+    ensure(tried[1] > wanted, &format!("too few were tried: {tried:?}"))?;
     Ok(Verdict::Passed)
 }
