@@ -18,6 +18,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new("interop::rc_large_mtu", large_mtu)
         .with_peers()
         .limit_secs(120),
+    Case::new("interop::srq_both_ways", srq)
+        .with_peers()
+        .limit_secs(300),
 ];
 
 /// How long one run of two programs may take.
@@ -130,5 +133,19 @@ fn large_mtu() -> CaseResult {
     .try_for_each(|(ours, options)| run("rc_pingpong", ours, options, options));
     set(1500)?;
     result?;
+    Ok(Verdict::Passed)
+}
+
+fn srq() -> CaseResult {
+    for options in [
+        "-g 1 -n 200",
+        "-g 2 -n 100 -q 3 -s 5000 -m 512 -r 20",
+        "-g 1 -n 50 -q 1 -s 1 -r 4 -c",
+        "-g 2 -n 100 -q 4 -e",
+    ] {
+        for ours in [Ours::Client, Ours::Server] {
+            run("srq_pingpong", ours, options, options).map_err(|e| format!("{options}: {e}"))?;
+        }
+    }
     Ok(Verdict::Passed)
 }

@@ -41,6 +41,7 @@ mod stress;
 mod tally;
 mod teach;
 mod teach_path;
+mod trace;
 mod unplug;
 
 /// All cases, in the order in which they run.
@@ -74,6 +75,7 @@ pub fn all() -> Vec<&'static Case> {
         process::CASES,
         drops::CASES,
         sandbox::CASES,
+        trace::CASES,
         interop::CASES,
         interop_tools::CASES,
     ]

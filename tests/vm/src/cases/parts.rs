@@ -4,16 +4,17 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use super::pair::Failure;
-use super::sandbox;
+use super::{sandbox, trace};
 use crate::guest::PART_ARG;
 use crate::guest::program::Program;
 
 type Part = fn() -> Result<(), Failure>;
 
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("sandbox-asked", sandbox::asked),
     ("sandbox-environment", sandbox::by_environment),
     ("sandbox-not-asked", sandbox::by_environment),
+    ("traced", trace::subject),
 ];
 
 /// Runs the part of this name.
