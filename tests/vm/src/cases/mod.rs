@@ -12,6 +12,7 @@ mod cq;
 mod device;
 mod discovery;
 mod drops;
+mod event_queues;
 mod events;
 mod injected;
 mod interop;
@@ -67,6 +68,7 @@ pub fn all() -> Vec<&'static Case> {
         teach::CASES,
         teach_path::CASES,
         events::CASES,
+        event_queues::CASES,
         injected::CASES,
         bare::CASES,
         unplug::CASES,
