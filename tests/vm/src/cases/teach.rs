@@ -226,11 +226,20 @@ fn link_lost() -> CaseResult {
     Ok(Verdict::Passed)
 }
 
+/// The peer expects what was sent long before: to it every packet comes too early. (What comes late
+/// is a duplicate, and acknowledged.)
 fn wrong_psn() -> CaseResult {
-    let a = Shape::default().prepare(&open("rxe0")?.1)?;
+    let shape = Shape {
+        path: PathOptions {
+            psn: Some(0x20_0000),
+            ..PathOptions::default()
+        },
+        ..Shape::default()
+    };
+    let a = shape.prepare(&open("rxe0")?.1)?;
     let b = Shape::default().prepare(&open("rxe1")?.1)?;
     let misheard = Endpoint {
-        psn: (a.endpoint.psn + 0x1000) & 0xFF_FFFF,
+        psn: 0x10_0000,
         ..a.endpoint
     };
     a.qp.connect(&a.endpoint, &b.endpoint, &quick())?;
