@@ -58,7 +58,7 @@ pub struct TagMatchingCaps {
 /// Holding completion events back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[doc(alias = "ibv_moderate_cq")]
+#[doc(alias = "ibv_cq_moderation_caps")]
 pub struct CqModerationCaps {
     /// Completions that an event may wait for; 0 where it waits for none.
     pub max_count: u16,
