@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(crate) struct CqInner {
     registration: Registration,
     user_data: UserData,
     pub(crate) channel: Option<Arc<ChannelSource>>,
+    /// How many wait for a completion, armed or about to arm.
+    pub(crate) waiting: AtomicU32,
     context: Context,
 }
 
@@ -162,6 +165,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 registration,
                 user_data: self.user_data,
                 channel: channel.cloned(),
+                waiting: AtomicU32::new(0),
                 context: self.context.clone(),
             });
             let object = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));

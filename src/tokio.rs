@@ -48,7 +48,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use uverbs_abi::Errno;
 use uverbs_providers::wc::Wc;
 
-use crate::channel::{CompletionChannel, CompletionEvent, Step, WaitError};
+use crate::channel::{CompletionChannel, CompletionEvent, Step, WaitError, Waiter};
 use crate::cq::CompletionQueue;
 use crate::event::{AsyncEvent, AsyncEvents, EventError};
 
@@ -235,14 +235,15 @@ impl CompletionStream {
         if cq.channel().as_ref() != Some(&self.channel) {
             return Err(WaitError::NoChannel);
         }
+        let mut waiter = Waiter::new(cq);
         loop {
-            match cq.step(out)? {
+            match waiter.step(out)? {
                 Step::Ready(done) => return Ok(done),
                 Step::Wait(room) => out = room,
             }
             let event = std::future::poll_fn(|cx| self.poll_event(cx)).await?;
             // Between here and the poll of the queue nothing is awaited.
-            cq.is_mine(event)?;
+            waiter.told(event)?;
         }
     }
 }

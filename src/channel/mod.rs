@@ -21,7 +21,7 @@ use uverbs_providers::verbs;
 pub use self::event::{CompletionAcks, CompletionEvent};
 pub(crate) use self::source::ChannelSource;
 #[cfg(feature = "tokio")]
-pub(crate) use self::wait::Step;
+pub(crate) use self::wait::{Step, Waiter};
 pub use self::wait::WaitError;
 
 use crate::context::Context;

@@ -3,6 +3,7 @@
 //! Ground truth: `ibv_req_notify_cq(3)`: only what comes after the arming is told. It must never wait
 //! without having polled an armed queue and found it empty.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -80,6 +81,9 @@ impl CompletionQueue {
     /// [`WaitError::OtherQueue`].
     ///
     /// There may be more completions than there was room for: call it until done, it polls first.
+    /// Several threads may wait for one queue; a completion ends the wait of one of them. What ends
+    /// all of them is [`CompletionChannel::stop`](crate::CompletionChannel::stop), or the end of the
+    /// device; a destroy of the queue does not.
     ///
     /// # Errors
     /// [`WaitError`]. [`CompletionChannel::stop`](crate::CompletionChannel::stop) ends it.
@@ -105,8 +109,9 @@ impl CompletionQueue {
         mut out: &'b mut [Wc],
         until: Until,
     ) -> Result<&'b mut [Wc], WaitError> {
+        let mut waiter = Waiter::new(self);
         loop {
-            let source = match self.step(out)? {
+            let source = match waiter.step(out)? {
                 Step::Ready(done) => return Ok(done),
                 Step::Wait(room) => {
                     out = room;
@@ -114,40 +119,89 @@ impl CompletionQueue {
                 }
             };
             match source.next_until(until)? {
-                Some(event) => self.is_mine(event)?,
+                Some(event) => waiter.told(event)?,
                 None => return Ok(self.poll(out)?),
             }
         }
     }
 
+    fn source(&self) -> Result<&ChannelSource, WaitError> {
+        self.inner.channel.as_deref().ok_or(WaitError::NoChannel)
+    }
+}
+
+/// One who waits for completions of a queue, perhaps beside others.
+pub(crate) struct Waiter<'q> {
+    cq: &'q CompletionQueue,
+    /// Whether it is among those that the queue counts.
+    is_counted: bool,
+    /// Whether it has taken an event, which others may have waited for, too.
+    is_told: bool,
+}
+
+impl<'q> Waiter<'q> {
+    pub(crate) const fn new(cq: &'q CompletionQueue) -> Self {
+        Self {
+            cq,
+            is_counted: false,
+            is_told: false,
+        }
+    }
+
     /// Polls; if there is nothing, arms and polls once more.
-    pub(crate) fn step<'b>(&self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
+    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
+        let cq = self.cq;
         let wanted = !out.is_empty();
-        let source = self.source()?;
         // Even where there is something to be polled: whoever was stopped is to end.
-        source.file().check()?;
-        let count = self.poll(out)?.len();
+        cq.source()?.file().check()?;
+        if self.is_told && self.others_wait() {
+            // The event that was taken here has disarmed the queue, and nobody else would be told of
+            // what comes after the poll.
+            cq.arm(Arm::Next)?;
+        }
+        let count = cq.poll(out)?.len();
         if count != 0 || !wanted {
             return Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()));
         }
-        self.arm(Arm::Next)?;
-        let count = self.poll(out)?.len();
+        self.count_in();
+        cq.arm(Arm::Next)?;
+        let count = cq.poll(out)?.len();
         if count == 0 {
             return Ok(Step::Wait(out));
         }
         Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()))
     }
 
-    pub(crate) fn source(&self) -> Result<&ChannelSource, WaitError> {
-        self.inner.channel.as_deref().ok_or(WaitError::NoChannel)
-    }
-
-    /// Acks an event of this queue; hands another's over.
-    pub(crate) fn is_mine(&self, event: CompletionEvent) -> Result<(), WaitError> {
-        if event.cq() == self {
+    /// Acks an event of the queue; hands another's over.
+    pub(crate) fn told(&mut self, event: CompletionEvent) -> Result<(), WaitError> {
+        if event.cq() == self.cq {
+            self.is_told = true;
             Ok(())
         } else {
             Err(WaitError::OtherQueue(event))
+        }
+    }
+
+    fn count_in(&mut self) {
+        if !self.is_counted {
+            self.is_counted = true;
+            // SeqCst, and before the arming: whoever takes the event that this arming leads to finds
+            // this one counted in `others_wait`; of a later arming nobody has to know.
+            self.cq.inner.waiting.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn others_wait(&self) -> bool {
+        // SeqCst: pairs with `count_in`.
+        self.cq.inner.waiting.load(Ordering::SeqCst) > u32::from(self.is_counted)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if self.is_counted {
+            // Relaxed: who is seen to wait for too long costs an arming.
+            self.cq.inner.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

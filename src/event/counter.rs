@@ -79,7 +79,12 @@ impl Counter {
     /// How many are not acked, of those that the kernel says were read.
     pub(super) const fn missing(&self, reported: Option<u32>) -> u32 {
         match reported {
-            Some(reported) => reported.wrapping_sub(self.acked),
+            // As a difference with a sign: of a kernel that says fewer than were acked nothing is
+            // waited for.
+            Some(reported) => match reported.wrapping_sub(self.acked) {
+                missing @ ..=0x7fff_ffff => missing,
+                _ => 0,
+            },
             None => self.outstanding(),
         }
     }

@@ -270,6 +270,20 @@ fn the_counts_may_wrap_as_the_kernels_do() {
 }
 
 #[test]
+fn of_a_kernel_that_counts_too_few_nothing_is_waited_for() {
+    let ledger = Ledger::new();
+    let registration = ledger.reserve().commit(());
+    let element = registration.token().as_raw();
+    drop(live(&ledger, element).1);
+    let settling = registration
+        .begin_close(ClosePolicy::Always)
+        .unwrap()
+        .closed(0);
+    assert_eq!(settling.wait_timeout(Duration::ZERO), Ok(()));
+    settling.wait();
+}
+
+#[test]
 fn events_and_destroys_from_all_sides_add_up() {
     const ROUNDS: u32 = if cfg!(miri) { 20 } else { 2_000 };
     let ledger = Ledger::<Weak<()>>::new();
