@@ -20,9 +20,9 @@ use uverbs_providers::verbs;
 
 pub use self::event::{CompletionAcks, CompletionEvent};
 pub(crate) use self::source::ChannelSource;
+pub use self::wait::WaitError;
 #[cfg(feature = "tokio")]
 pub(crate) use self::wait::{Step, Waiter};
-pub use self::wait::WaitError;
 
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause};
