@@ -35,17 +35,20 @@
 // anything to say.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::runtime::Handle;
+use ::tokio::task::coop::poll_proceed;
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use uverbs_abi::Errno;
+use uverbs_abi::sys::process::Mark;
 use uverbs_providers::wc::Wc;
 
 use crate::channel::{CompletionChannel, CompletionEvent, Step, WaitError, Waiter};
@@ -65,7 +68,9 @@ impl AsRawFd for Watched {
 /// Becomes ready when there may be something to read, or the end of it.
 #[derive(Debug)]
 struct Ready {
-    watched: AsyncFd<Watched>,
+    // Always there, until it is dropped.
+    watched: Option<AsyncFd<Watched>>,
+    home: Mark,
 }
 
 impl Ready {
@@ -83,7 +88,10 @@ impl Ready {
                       descriptor later or not keep it open; this one owns the one it hands out"
         )]
         let watched = AsyncFd::with_interest(Watched(epoll.0), Interest::READABLE)?;
-        Ok(Self { watched })
+        Ok(Self {
+            watched: Some(watched),
+            home: Mark::here(),
+        })
     }
 
     /// Calls `read` until it gives something, or until it gave nothing *after* readiness had been
@@ -93,17 +101,36 @@ impl Ready {
         cx: &mut TaskContext<'_>,
         mut read: impl FnMut() -> Result<Option<T>, EventError>,
     ) -> Poll<Result<T, EventError>> {
+        // Whoever finds an event each time must let other tasks have their turn now and then.
+        let turn = ready!(poll_proceed(cx));
+        let Some(watched) = &self.watched else {
+            return Poll::Ready(Err(EventError::RuntimeGone));
+        };
         loop {
-            if let Some(found) = read()? {
-                return Poll::Ready(Ok(found));
+            if let Some(found) = read().transpose() {
+                turn.made_progress();
+                return Poll::Ready(found);
             }
-            match self.watched.poll_read_ready(cx) {
+            match watched.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
                 Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Err(EventError::Os(Errno::from(&error))));
+                    return Poll::Ready(Err(match error.raw_os_error() {
+                        Some(errno) => EventError::Os(Errno::from_raw(errno)),
+                        None => EventError::RuntimeGone,
+                    }));
                 }
             }
+        }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if !self.home.is_ours() {
+            // The runtime's epoll instance is the parent's, too: to take the stream out of it is not for
+            // a child to do.
+            mem::forget(self.watched.take());
         }
     }
 }
@@ -235,6 +262,8 @@ impl CompletionStream {
         if cq.channel().as_ref() != Some(&self.channel) {
             return Err(WaitError::NoChannel);
         }
+        // Whoever finds completions each time must let other tasks have their turn now and then.
+        ::tokio::task::consume_budget().await;
         let mut waiter = Waiter::new(cq);
         loop {
             match waiter.step(out)? {

@@ -165,3 +165,40 @@ fn a_child_takes_no_completion_event_acks_none_and_stops_nobody() {
     assert_eq!(cq.completion_event_counts().outstanding, 0);
     cq.destroy().unwrap();
 }
+
+#[test]
+#[cfg(feature = "tokio")]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_child_that_drops_streams_does_not_make_its_parent_deaf() {
+    use uverbs::tokio::{AsyncEventStream, CompletionStream};
+
+    let Pair { a, b, .. } = pair();
+    let channel = a.context.create_completion_channel().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let streams = runtime.block_on(async {
+        let completions = CompletionStream::new(&channel).unwrap();
+        (
+            AsyncEventStream::new(&a.context.events()).unwrap(),
+            completions,
+        )
+    });
+    let (mut events, completions) = in_child(streams, |streams| {
+        drop(streams);
+        true
+    });
+    let device = a.device.clone();
+    let raiser = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(30));
+        device.raise_port(AsyncEventKind::SmChange, 1);
+    });
+    let began = std::time::Instant::now();
+    // When the time is up it is looked for an event once more, whether anybody was woken or not.
+    let limit = Duration::from_secs(20);
+    let event = runtime.block_on(async { tokio::time::timeout(limit, events.next()).await });
+    assert!(event.is_ok() && began.elapsed() < limit, "it is deaf");
+    raiser.join().unwrap();
+    drop((completions, b));
+}

@@ -33,6 +33,12 @@ pub enum EventError {
         /// How many bytes were read.
         len: usize,
     },
+    /// The tokio runtime that a stream was made in is not there any more. What the stream was made of
+    /// goes on.
+    #[error(
+        "the runtime that the stream was made in has been shut down; make a stream in another one"
+    )]
+    RuntimeGone,
     /// The kernel refused to read or to wait.
     #[error("cannot read events ({0})")]
     Os(Errno),
