@@ -14,8 +14,8 @@ use support::{Pair, pair};
 use uverbs::abi::{Command, Kernel, Mapping};
 use uverbs::fake::Fabric;
 use uverbs::{
-    AccessFlags, ConnectOptions, Context, Errno, PathOptions, QpAttr, QpState, Rc, RecvWr,
-    RemoteAddr, Rkey, SendWr, Wc,
+    AccessFlags, ConnectOptions, Context, Errno, PathOptions, PollError, PostCause, QpAttr,
+    QpState, Rc, RecvWr, RemoteAddr, Rkey, SendWr, Wc,
 };
 
 /// How long anything may take that must not wait.
@@ -265,4 +265,26 @@ fn what_was_registered_without_a_word_is_leaked() {
         .unwrap_err();
     assert!(refused.buffer.is_none(), "{refused}");
     assert_eq!(context.leaked_bytes(), 64);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a great many devices")]
+fn with_more_open_devices_than_can_be_told_apart_at_once_all_goes_on() {
+    let fabric = Fabric::new();
+    let open = |n| fabric.add_device(&format!("more{n}")).open().unwrap();
+    let open: Vec<Context> = (0..600).map(open).collect();
+    let Pair { a, b, .. } = pair();
+    let mut room = [Wc::default(); 4];
+    let wr = || SendWr::send_inline(1, &[]).signaled();
+    for _ in 0..3 {
+        b.qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
+        a.qp.post_send(&[wr()]).unwrap();
+        assert_eq!(a.cq.poll(&mut room).unwrap().len(), 1);
+        assert!(a.cq.poll(&mut room).unwrap().is_empty());
+    }
+    a.device.remove();
+    let refused = a.qp.post_send(&[wr()]).unwrap_err();
+    assert_eq!(refused.cause, PostCause::DeviceGone);
+    assert_eq!(a.cq.poll(&mut room), Err(PollError::DeviceGone));
+    drop(open);
 }
