@@ -197,23 +197,27 @@ static void count_bare(const char *row, unsigned repeats)
 	}
 }
 
+static void count_doorbell(unsigned repeats, void (*ring)(struct bare *))
+{
+	struct bare *q = bare_ends();
+
+	for (unsigned r = 0; r < repeats; r++) {
+		mark();
+		ring(q);
+		mark();
+	}
+}
+
 /* count ROW REPEATS FORM */
 void command_count(char **args)
 {
 	const char *row = args[1] ? args[1] : "";
 	unsigned repeats = (unsigned)number(args, 2, 5);
 
-	if (!strcmp(row, "doorbell_write") || !strcmp(row, "doorbell_ioctl")) {
-		struct bare *q = bare_ends();
-
-		for (unsigned r = 0; r < repeats; r++) {
-			mark();
-			if (!strcmp(row, "doorbell_write"))
-				bare_ring(q);
-			else
-				bare_ring_ioctl(q);
-			mark();
-		}
+	if (!strcmp(row, "doorbell_write")) {
+		count_doorbell(repeats, bare_ring);
+	} else if (!strcmp(row, "doorbell_ioctl")) {
+		count_doorbell(repeats, bare_ring_ioctl);
 	} else if (is(args, 3, "bare")) {
 		count_bare(row, repeats);
 	} else if (!strcmp(row, "post_send_write_64")) {

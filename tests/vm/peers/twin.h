@@ -1,6 +1,6 @@
 /*
- * The C half of `cargo vm bench`: the same work as its Rust twin (tests/twin), call for call, with
- * libibverbs.
+ * The C half of `cargo vm bench`: the same work as its Rust twin (uverbs-twin of tests/tools), call
+ * for call, with libibverbs.
  *
  * A test fixture. It is built by the set-up, is in no crate, and runs in the guest only. It must never
  * do anything between two marks, or between two readings of the clock, that its twin does not do.

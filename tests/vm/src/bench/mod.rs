@@ -1,7 +1,7 @@
 //! `cargo vm bench`: C and Rust doing the same work in turn, in one guest, on one device.
 //!
-//! The two twins (`tests/vm/peers` in C, `tests/twin` in Rust) do what they are told and say numbers;
-//! the controller in [`guest`] tells them, in turn, and makes a [`Record`] of each row;
+//! The two twins (`tests/vm/peers` in C, `uverbs-twin` of `tests/tools` in Rust) do what they are told
+//! and say numbers; the controller in [`guest`] tells them, in turn, and makes a [`Record`] of each row;
 //! the host puts the records into a table. Must never compare numbers of two boots.
 
 pub mod goal;
