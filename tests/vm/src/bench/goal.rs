@@ -15,6 +15,9 @@ pub enum Goal {
     NotBehind,
 }
 
+/// Where C's own turns differ by more than this, a row tells nothing of who is behind.
+const NOISE_LIMIT: f64 = 0.25;
+
 impl Goal {
     /// The goal of a row, if it has one.
     pub fn of(record: &Record) -> Option<Self> {
@@ -46,13 +49,15 @@ impl Goal {
         }
     }
 
-    /// Whether the row reaches it; `None` if a number for it is missing.
+    /// Whether the row reaches it; `None` if a number for it is missing, or lost in noise.
     pub fn met(self, record: &Record) -> Option<bool> {
         match self {
             Self::Ratio(most) => Some(record.ratio()? <= most),
             Self::Most(most) => Some(record.rust?.median <= most),
             Self::NotBehind => {
-                let most = 1.0 + record.noise.unwrap_or(0.0);
+                let noise = record.noise.unwrap_or(0.0);
+                let most = 1.0 + noise;
+                (noise <= NOISE_LIMIT).then_some(())?;
                 Some(record.ratio()? <= most && record.ratio_of_least()? <= most)
             }
         }
@@ -103,6 +108,9 @@ mod tests {
         assert_eq!(judged(&latency), Some(false));
         latency.noise = Some(0.05);
         assert_eq!(judged(&latency), Some(true));
+        latency.noise = Some(0.3);
+        assert_eq!(judged(&latency), None);
+        latency.noise = None;
         latency.rust = None;
         assert_eq!(judged(&latency), None);
     }

@@ -68,6 +68,7 @@ fn goal(record: &Record) -> String {
     let met = match goal.met(record) {
         Some(true) => "met",
         Some(false) => "**missed**",
+        None if record.c.is_some() && record.rust.is_some() => "lost in noise",
         None => "not measured",
     };
     format!("{}: {met}", goal.text())
