@@ -61,12 +61,10 @@ fn follow(child: &mut Child) -> Result<u64, Failure> {
         match wait(pid)? {
             WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXEC) => executed = true,
             WaitStatus::PtraceSyscall(_) if executed => {
-                let regs = ptrace::getregs(pid)?;
-                // At the entry of a call, and only there, the kernel has put this into rax.
-                if regs.rax.cast_signed() != -i64::from(libc::ENOSYS) {
+                let Some(call) = entered(pid)? else {
                     continue;
-                }
-                if regs.orig_rax == libc::SYS_getppid.cast_unsigned() {
+                };
+                if call == libc::SYS_getppid {
                     ptrace::detach(pid, None)?;
                     return Ok(calls);
                 }
@@ -93,4 +91,22 @@ fn wait(pid: Pid) -> Result<WaitStatus, Errno> {
             other => return other,
         }
     }
+}
+
+/// The number of the call that it stopped at the entry of; `None` if it stopped at a call's end.
+#[cfg(target_arch = "x86_64")]
+fn entered(pid: Pid) -> Result<Option<i64>, Failure> {
+    let regs = ptrace::getregs(pid)?;
+    // At the entry of a call, and only there, the kernel has put this into rax.
+    let at_entry = regs.rax.cast_signed() == -i64::from(libc::ENOSYS);
+    Ok(at_entry.then(|| regs.orig_rax.cast_signed()))
+}
+
+/// The number of the call that it stopped at the entry of; `None` if it stopped at a call's end.
+#[cfg(target_arch = "aarch64")]
+fn entered(pid: Pid) -> Result<Option<i64>, Failure> {
+    let regs = ptrace::getregs(pid)?;
+    // For as long as it is stopped the kernel has put 0 into x7 at a call's entry, and 1 at its end.
+    let at_entry = regs.regs[7] == 0;
+    Ok(at_entry.then(|| regs.regs[8].cast_signed()))
 }
