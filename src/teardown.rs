@@ -82,7 +82,7 @@ fn run<T: Teardown>(
 ) -> Result<(), DestroyError<T>> {
     let settling = match close(&object, policy) {
         Ok(settling) => settling,
-        Err(cause @ DestroyErrorCause::Destroyed) => return Err(DestroyError::gone(cause)),
+        Err(cause) if cause.is_of_one_gone() => return Err(DestroyError::gone(cause)),
         Err(cause) => return Err(DestroyError::kept(object, cause)),
     };
     let outcome = match limit {
@@ -95,7 +95,8 @@ fn run<T: Teardown>(
     outcome.map_err(|outstanding| DestroyError::gone(DestroyErrorCause::StillHeld { outstanding }))
 }
 
-/// Everything up to the wait. If it fails, the object is as it was.
+/// Everything up to the wait. If it fails, the object is as it was, unless the cause says that it is
+/// gone.
 fn close<T: Teardown>(
     object: &T,
     policy: ClosePolicy,
@@ -123,6 +124,12 @@ fn close<T: Teardown>(
         // The device went, and the kernel cannot say how many: our own count it is.
         Err(CloseError::Command(error)) if error.cause == Cause::DeviceGone => {
             closing.closed_unknown()
+        }
+        // It is destroyed, and its handle may be another's by now.
+        Err(CloseError::Command(error)) if error.is_done() => {
+            drop(closing.closed_unknown());
+            alone.destroyed();
+            return Err(error.into());
         }
         Err(refusal) => {
             closing.reopen();

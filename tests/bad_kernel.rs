@@ -10,7 +10,9 @@ use std::error::Error;
 use support::{Pair, pair};
 use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice, Spoil};
-use uverbs::{AccessFlags, AsyncEventKind, PollError, PostCause, Rc, RecvWr, SendWr, Wc};
+use uverbs::{
+    AccessFlags, AsyncEventKind, DestroyError, PollError, PostCause, Rc, RecvWr, SendWr, Wc,
+};
 
 fn device() -> FakeDevice {
     Fabric::new().add_device("rxe0")
@@ -160,4 +162,53 @@ fn a_registration_that_may_have_been_made_keeps_its_memory() {
     assert_eq!(device.live().mrs, 1);
     drop((pd, context));
     assert!(device.live().is_nothing());
+}
+
+#[test]
+fn a_destroy_whose_reply_is_cut_short_has_destroyed_and_takes_no_successor_along() {
+    fn is_cut_short<T: std::fmt::Debug>(result: Result<(), DestroyError<T>>) {
+        let error = result.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("the kernel's reply is incomplete"), "{text}");
+        assert!(error.into_object().is_none());
+    }
+
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = || context.create_cq(4).build().unwrap();
+    let srq = || pd.create_srq(4).build().unwrap();
+
+    let (first, held) = (cq(), cq());
+    device.leave_unanswered("CQ_DESTROY");
+    let other = first.clone();
+    is_cut_short(first.destroy());
+    // It has the handle of the one that is gone.
+    let successor = cq();
+    assert_eq!(successor.id(), other.id());
+    let refused = other.poll(&mut [Wc::default()]).unwrap_err();
+    assert_eq!(refused, PollError::Destroyed);
+    drop(other);
+    successor.destroy().unwrap();
+
+    device.leave_unanswered("SRQ_DESTROY");
+    let first = srq();
+    let other = first.clone();
+    is_cut_short(first.destroy());
+    let successor = srq();
+    assert_eq!(successor.id(), other.id());
+    drop(other);
+    successor.destroy().unwrap();
+
+    let qp = || pd.create_qp::<Rc>(&held, &held).build().unwrap();
+    device.leave_unanswered("QP_DESTROY");
+    let first = qp();
+    let other = first.clone();
+    is_cut_short(first.destroy());
+    let successor = qp();
+    let posted = other.post_send(&[SendWr::send_inline(1, &[])]);
+    assert_eq!(posted.unwrap_err().cause, PostCause::Destroyed);
+    drop(other);
+    successor.destroy().unwrap();
+    assert_eq!((device.live().cqs, device.live().qps), (1, 0));
 }

@@ -63,6 +63,12 @@ impl CommandError {
         matches!(self.cause, Cause::Unsupported(_))
     }
 
+    /// Whether the kernel has carried the command out all the same: only the reply was no good.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        matches!(self.cause, Cause::BadReply(_))
+    }
+
     /// Whether the device has been removed.
     #[must_use]
     pub const fn is_device_gone(&self) -> bool {

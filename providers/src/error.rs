@@ -168,7 +168,7 @@ impl CloseError {
         match self {
             Self::Destroyed => true,
             Self::Command(error) => {
-                matches!(error.cause, Cause::DeviceGone | Cause::ForeignProcess)
+                matches!(error.cause, Cause::DeviceGone | Cause::ForeignProcess) || error.is_done()
             }
             Self::InExclusiveUse => false,
         }

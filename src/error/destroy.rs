@@ -74,6 +74,15 @@ impl<T> DestroyError<T> {
 }
 
 impl DestroyErrorCause {
+    /// Whether there is no object any more that could be given back.
+    pub(crate) const fn is_of_one_gone(&self) -> bool {
+        match self {
+            Self::Destroyed => true,
+            Self::Command(error) => error.is_done(),
+            _ => false,
+        }
+    }
+
     /// What the kernel's refusal means for an object that `users` can use.
     pub(crate) fn of(error: CloseError, users: &'static str) -> Self {
         match error {

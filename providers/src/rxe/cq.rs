@@ -238,6 +238,7 @@ impl CqOps for RxeCq {
         match verbs::cq::destroy(&self.session, self.handle) {
             // The ring is unmapped here, after the kernel object is gone.
             Ok(reported) => Ok(reported),
+            Err(error) if error.is_done() => Err(error.into()),
             Err(error) => {
                 self.ring.reopen(ring);
                 Err(error.into())

@@ -572,6 +572,7 @@ impl QpOps for RxeQp {
         match verbs::qp::destroy(&self.core.session, self.core.handle) {
             // The rings are unmapped here, after the kernel object is gone.
             Ok(reported) => Ok(reported),
+            Err(error) if error.is_done() => Err(error.into()),
             Err(error) => {
                 self.send.reopen(send);
                 if let (Some(shelf), Some(recv)) = (&self.recv, recv) {
