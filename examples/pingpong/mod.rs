@@ -4,6 +4,7 @@
 //! end can be the one or the other.
 
 use std::error::Error;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -330,15 +331,23 @@ pub(crate) fn check_pages(bytes: &[u8]) -> Result<()> {
 /// The closing lines.
 #[allow(clippy::print_stdout, reason = "an example is there to be looked at")]
 pub(crate) fn report(options: &Options, took: Duration) {
-    let bytes = 2.0 * options.size as f64 * f64::from(options.iters);
-    let seconds = took.as_secs_f64();
-    println!(
-        "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
-        bytes * 8.0 / 1e6 / seconds
-    );
-    println!(
-        "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
-        options.iters,
-        seconds * 1e6 / f64::from(options.iters.max(1))
-    );
+    // In whole numbers: what prints fractions would be a fiftieth of a small program.
+    let bytes = 2 * options.size as u128 * u128::from(options.iters);
+    let nanoseconds = took.as_nanos().max(1);
+    let seconds = Hundredths(took.as_nanos() / 10_000_000);
+    // A bit for each nanosecond is 1000 Mbit/s.
+    let rate = Hundredths(bytes * 8 * 100_000 / nanoseconds);
+    println!("{bytes} bytes in {seconds} seconds = {rate} Mbit/sec");
+    let each = Hundredths(took.as_nanos() / 10 / u128::from(options.iters.max(1)));
+    let iters = options.iters;
+    println!("{iters} iters in {seconds} seconds = {each} usec/iter");
+}
+
+/// A number with two places after the point.
+struct Hundredths(u128);
+
+impl fmt::Display for Hundredths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.0 / 100, self.0 % 100)
+    }
 }

@@ -7,6 +7,7 @@
 //!   verbs      the kernel's half of every create, modify, query and destroy, written once
 //!   ring       who may move which index, and when
 //!   shared     memory that another party writes (UNSAFE ROOM 2)
+//!   lock       a lock with no account of panics (UNSAFE ROOM)
 //!   shelf      a queue that can be lent out, put back, and closed
 //!   rxe        one folder for each driver
 //!   fake       the kernel's side played in memory, for tests (UNSAFE ROOM; feature `fake`)
@@ -21,6 +22,7 @@ mod exclusive;
 pub mod explain;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod lock;
 pub mod ring;
 pub mod sge;
 pub mod shared;

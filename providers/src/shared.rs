@@ -15,6 +15,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use uverbs_abi::Mapping;
@@ -40,10 +41,10 @@ pub struct SharedQueue<const HEAD: usize> {
     /// Words of a slot after its head.
     tail: usize,
     /// Owns what `base` points to; never replaced.
-    _mapping: Mapping,
+    mapping: Arc<Mapping>,
 }
 
-// SAFETY: `base` points into `_mapping`, which moves along and is itself Send; the memory belongs
+// SAFETY: `base` points into `mapping`, which moves along and is itself Send; the memory belongs
 // to no thread, and is reached by atomic accesses only.
 unsafe impl<const HEAD: usize> Send for SharedQueue<HEAD> {}
 
@@ -74,7 +75,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             step: 1 << MIN_LOG2_SLOT,
             wrap: 0,
             tail: 0,
-            _mapping: mapping,
+            mapping: Arc::new(mapping),
         };
         let log2_slot = this
             .header_word::<{ queue_buf::LOG2_ELEM_SIZE }>()
@@ -93,7 +94,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         }
         // At most 2^32 slots of 2^16 bytes: no overflow in 64 bits.
         let needed = ((u64::from(mask) + 1) << log2_slot) + queue_buf::DATA as u64;
-        if usize::try_from(needed).is_ok_and(|needed| needed <= this._mapping.len()) {
+        if usize::try_from(needed).is_ok_and(|needed| needed <= this.mapping.len()) {
             this.mask = mask;
             this.step = 1 << log2_slot;
             // What is needed fits a `usize`, so this does.
@@ -131,6 +132,15 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     #[must_use]
     pub fn consumer(&self) -> &AtomicU32 {
         self.header_word::<{ queue_buf::CONSUMER_INDEX }>()
+    }
+
+    /// The same index for others to look at, while the queue is in somebody's hands.
+    #[must_use]
+    pub fn producer_index(&self) -> ProducerIndex {
+        ProducerIndex {
+            word: self.producer().as_ptr(),
+            _mapping: Arc::clone(&self.mapping),
+        }
     }
 
     #[inline]
@@ -199,6 +209,38 @@ impl<const HEAD: usize> fmt::Debug for SharedQueue<HEAD> {
             .field("producer", &self.producer().load(Ordering::Relaxed))
             .field("consumer", &self.consumer().load(Ordering::Relaxed))
             .finish()
+    }
+}
+
+/// The index that the filling side of a queue moves, apart from the queue. The memory stays mapped for
+/// as long as this lives.
+pub struct ProducerIndex {
+    /// Into the mapping; never replaced.
+    word: *mut u32,
+    /// Owns what `word` points to.
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: `word` points into `_mapping`, which moves along and is itself Send and Sync; it is reached
+// by atomic accesses only.
+unsafe impl Send for ProducerIndex {}
+// SAFETY: as above.
+unsafe impl Sync for ProducerIndex {}
+
+impl ProducerIndex {
+    /// The index.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> &AtomicU32 {
+        // SAFETY: `word` came from a reference to this very word (`producer_index`), which lies in the
+        // mapping; that is unmapped no earlier than `self` is dropped. All access is by whole words.
+        unsafe { AtomicU32::from_ptr(self.word) }
+    }
+}
+
+impl fmt::Debug for ProducerIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProducerIndex({})", self.get().load(Ordering::Relaxed))
     }
 }
 
@@ -402,10 +444,19 @@ impl<'q, const HEAD: usize> Slot<'q, HEAD> {
             return;
         }
         let mut at = self.base.wrapping_add(HEAD).cast::<u64>();
-        let mut rest = bytes;
-        while let Some((word, others)) = rest.split_first_chunk::<WORD>() {
-            // SAFETY: `room` words after the head lie in the slot, and the bytes fill no more
-            // (`fits`), one word after another; alignment, owner and the other party as in `put`.
+        // By two words for as long as there are two, then by one.
+        let (pairs, mut rest) = bytes.as_chunks::<{ 2 * WORD }>();
+        for pair in pairs {
+            let words: [u64; 2] = zerocopy::transmute!(*pair);
+            for word in words {
+                // SAFETY: `room` words after the head lie in the slot, and the bytes fill no more
+                // (`fits`), one word after another; alignment, owner and the other party as in `put`.
+                unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
+                at = at.wrapping_add(1);
+            }
+        }
+        if let Some((word, others)) = rest.split_first_chunk::<WORD>() {
+            // SAFETY: as above.
             unsafe { AtomicU64::from_ptr(at) }.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
             at = at.wrapping_add(1);
             rest = others;

@@ -11,7 +11,8 @@
 //! by a thread that does not exist there. Callers ask the session first.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::lock::Lock;
 
 /// What stands on the shelf.
 enum Slot<R> {
@@ -31,24 +32,26 @@ pub enum Absent {
 
 /// Holds one thing for many users.
 pub struct Shelf<R> {
-    slot: Mutex<Slot<R>>,
+    slot: Lock<Slot<R>>,
 }
 
 impl<R> Shelf<R> {
     /// A shelf with `thing` on it.
     #[must_use]
-    pub const fn new(thing: R) -> Self {
+    pub fn new(thing: R) -> Self {
         Self {
-            slot: Mutex::new(Slot::Here(thing)),
+            slot: Lock::new(Slot::Here(thing)),
         }
     }
 
-    /// Poison is passed over, and safely so. The slot itself changes by single assignments that
-    /// cannot panic. The thing on it can be left half-way by a panic in [`with`](Self::with): a ring
-    /// then has filled slots that it did not publish, or has read slots that it did not release, and
-    /// both are simply filled or read again, since its indices move only at the end of a batch.
-    fn lock(&self) -> MutexGuard<'_, Slot<R>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the slot, or looks at it.
+    ///
+    /// A panic needs no account. The slot itself changes by single assignments that cannot panic. The
+    /// thing on it can be left half-way by a panic in [`with`](Self::with): a ring then has filled
+    /// slots that it did not publish, or has read slots that it did not release, and both are simply
+    /// filled or read again, since its indices move only at the end of a batch.
+    fn slot<T>(&self, work: impl FnOnce(&mut Slot<R>) -> T) -> T {
+        self.slot.with(work)
     }
 
     /// Uses the thing in place, one user at a time.
@@ -57,11 +60,38 @@ impl<R> Shelf<R> {
     /// [`Absent`].
     #[inline]
     pub fn with<T>(&self, work: impl FnOnce(&mut R) -> T) -> Result<T, Absent> {
-        match &mut *self.lock() {
+        self.slot.with(|slot| match slot {
             Slot::Here(thing) => Ok(work(thing)),
             Slot::Lent => Err(Absent::InExclusiveUse),
             Slot::Closed => Err(Absent::Destroyed),
-        }
+        })
+    }
+
+    /// As [`with`](Self::with), for work that can fail itself: one answer, made under the lock.
+    ///
+    /// # Errors
+    /// Those of the work, and [`Absent`] as one of them.
+    #[inline]
+    pub fn with_or<T, E: From<Absent>>(
+        &self,
+        work: impl FnOnce(&mut R) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.slot.with(|slot| match slot {
+            Slot::Here(thing) => work(thing),
+            Slot::Lent => Err(Absent::InExclusiveUse.into()),
+            Slot::Closed => Err(Absent::Destroyed.into()),
+        })
+    }
+
+    /// Uses the thing in place, if it is there and nobody uses it at this moment.
+    #[inline]
+    pub fn try_with<T>(&self, work: impl FnOnce(&mut R) -> T) -> Option<T> {
+        self.slot
+            .try_with(|slot| match slot {
+                Slot::Here(thing) => Some(work(thing)),
+                Slot::Lent | Slot::Closed => None,
+            })
+            .flatten()
     }
 
     /// Takes the thing out for one user.
@@ -75,14 +105,15 @@ impl<R> Shelf<R> {
     /// Brings back what [`take`](Self::take) gave. Once closed, or with something there already, it
     /// is dropped.
     pub fn put_back(&self, thing: R) {
-        let mut slot = self.lock();
-        let unwanted = if matches!(*slot, Slot::Lent) {
-            *slot = Slot::Here(thing);
-            None
-        } else {
-            Some(thing)
-        };
-        drop(slot);
+        let unwanted = self.slot(|slot| {
+            if matches!(*slot, Slot::Lent) {
+                *slot = Slot::Here(thing);
+                None
+            } else {
+                Some(thing)
+            }
+        });
+        // Not under the lock.
         drop(unwanted);
     }
 
@@ -96,43 +127,36 @@ impl<R> Shelf<R> {
 
     /// Undoes a [`close`](Self::close).
     pub fn reopen(&self, thing: R) {
-        let mut slot = self.lock();
-        let before = std::mem::replace(&mut *slot, Slot::Here(thing));
-        drop(slot);
+        let before = self.slot(|slot| std::mem::replace(slot, Slot::Here(thing)));
+        // Not under the lock.
         drop(before);
     }
 
     fn remove(&self, leave: Slot<R>) -> Result<R, Absent> {
-        let mut slot = self.lock();
-        match &*slot {
-            Slot::Here(_) => {}
-            Slot::Lent => return Err(Absent::InExclusiveUse),
-            Slot::Closed => return Err(Absent::Destroyed),
-        }
-        match std::mem::replace(&mut *slot, leave) {
-            Slot::Here(thing) => Ok(thing),
-            Slot::Lent | Slot::Closed => Err(Absent::Destroyed),
-        }
+        self.slot(|slot| match slot {
+            Slot::Here(_) => match std::mem::replace(slot, leave) {
+                Slot::Here(thing) => Ok(thing),
+                Slot::Lent | Slot::Closed => Err(Absent::Destroyed),
+            },
+            Slot::Lent => Err(Absent::InExclusiveUse),
+            Slot::Closed => Err(Absent::Destroyed),
+        })
     }
 }
 
 impl<R> fmt::Debug for Shelf<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the lock where somebody holds it: printing must not wait.
-        let slot = match self.slot.try_lock() {
-            Ok(slot) => slot,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return f.write_str("Shelf(in use)"),
-        };
-        f.write_str(match *slot {
+        let name = self.slot.try_with(|slot| match slot {
             Slot::Here(_) => "Shelf(here)",
             Slot::Lent => "Shelf(lent)",
             Slot::Closed => "Shelf(closed)",
-        })
+        });
+        f.write_str(name.unwrap_or("Shelf(in use)"))
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(uverbs_loom)))]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -117,6 +117,20 @@ impl SendOp<'_> {
         )
     }
 
+    /// Whether it is a SEND or WRITE of bytes that are copied while posting.
+    #[inline]
+    pub(crate) const fn is_inline(&self) -> bool {
+        matches!(
+            self,
+            Self::Send {
+                data: Payload::Inline(_)
+            } | Self::Write {
+                data: Payload::Inline(_),
+                ..
+            }
+        )
+    }
+
     /// Its name as in the verbs man pages, for errors.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -7,6 +7,7 @@
 //! the lock in a process that inherited it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
@@ -15,8 +16,8 @@ use super::receivers::Receivers;
 use super::wc::{WC_LEN, decode_pairs};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
 use crate::error::{CloseError, PollError};
-use crate::ring::{Consumer, Corrupt, Glance, Masked};
-use crate::shared::SharedQueue;
+use crate::ring::{Consumer, Corrupt, Glance, Index, Masked};
+use crate::shared::{ProducerIndex, SharedQueue};
 use crate::shelf::{Absent, Shelf};
 use crate::types::CqHandle;
 use crate::verbs;
@@ -55,8 +56,14 @@ impl CqRing {
     /// [`PollError`]. Completions that are still queued when the device goes come first.
     #[inline]
     pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        self.poll_if(self.life.is_on(), out)
+    }
+
+    /// [`poll`](Self::poll), where the life has been looked at.
+    #[inline(always)]
+    fn poll_if<'b>(&mut self, is_on: bool, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
         // What a busy loop does most of the time, to find nothing or one, is all in the caller.
-        if self.life.is_on() {
+        if is_on {
             match self.consumer.glance(self.queue.producer()) {
                 Glance::Nothing => return Ok(&mut []),
                 Glance::One if !out.is_empty() => {
@@ -73,6 +80,24 @@ impl CqRing {
         }
         let taken = self.poll_some(out);
         out.get_mut(..taken).ok_or_else(|| self.fault())
+    }
+
+    /// Moves the one completion out that is there, if it is just one, and no failure. Otherwise nothing
+    /// has happened.
+    #[inline]
+    fn poll_one(&mut self, out: &mut [Wc], idle: &Idle) -> bool {
+        if self.consumer.glance(self.queue.producer()) != Glance::One {
+            return false;
+        }
+        let wc = decode_pairs(self.queue.slots(self.consumer.first()).copy_pairs());
+        if wc.status != WcStatus::Success {
+            return false;
+        }
+        idle.set(UNKNOWN);
+        self.consumer.release_one(self.queue.consumer());
+        idle.set(self.consumer.first());
+        out.fill(wc);
+        true
     }
 
     /// How many completions were moved out, or more than there is room for: then there is a
@@ -153,7 +178,48 @@ pub struct RxeCq {
     session: Arc<Session>,
     handle: CqHandle,
     depth: u32,
+    idle: Idle,
     ring: Shelf<Box<CqRing>>,
+}
+
+/// What says without the lock that a completion queue is empty: where the kernel's index stands when
+/// it is, or [`UNKNOWN`].
+///
+/// It is made unknown under the lock, before completions are given back, and known again under the
+/// lock when there are none left. The kernel's index is read first, with Acquire. If it has come round
+/// since the word was written, then the kernel has seen slots given back, and whoever sees that index
+/// sees the word unknown or newer. So "empty" is true of what was published before that index was
+/// read, as with the lock; what comes later makes an event, if one was asked for.
+#[derive(Debug)]
+struct Idle {
+    kernel: ProducerIndex,
+    at: AtomicU32,
+}
+
+/// No index: there are at most 2³¹ slots.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Idle {
+    fn new(kernel: ProducerIndex) -> Self {
+        Self {
+            kernel,
+            at: AtomicU32::new(UNKNOWN),
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        // Acquire in the trait: see the type.
+        let seen = self.kernel.get().load_acquire();
+        seen == self.at.load(Ordering::Relaxed)
+    }
+
+    /// Under the lock of the ring.
+    #[inline]
+    fn set(&self, at: u32) {
+        // Relaxed: before a release of slots, which is a Release; or after it, by whoever has the lock.
+        self.at.store(at, Ordering::Relaxed);
+    }
 }
 
 impl RxeCq {
@@ -163,6 +229,7 @@ impl RxeCq {
             session: Arc::clone(&ring.session),
             handle: ring.handle,
             depth: ring.queue.mask(),
+            idle: Idle::new(ring.queue.producer_index()),
             ring: Shelf::new(Box::new(ring)),
         }
     }
@@ -194,6 +261,34 @@ pub(super) fn foreign(command: &'static str) -> CloseError {
     })
 }
 
+impl RxeCq {
+    /// [`poll`](CqOps::poll) where there seems to be more than one, or somebody else.
+    #[inline(never)]
+    fn poll_locked<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        self.ring.with_or(|ring| {
+            self.idle.set(UNKNOWN);
+            let found = ring.poll_if(true, out);
+            if ring.consumer.known() == 0 {
+                self.idle.set(ring.consumer.first());
+            }
+            found
+        })
+    }
+
+    /// [`poll`](CqOps::poll) where it is not plain that this process may, and that there is a device.
+    #[cold]
+    #[inline(never)]
+    fn poll_late<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        if !self.session.is_ours() {
+            return Err(PollError::ForeignProcess);
+        }
+        self.ring.with_or(|ring| {
+            self.idle.set(UNKNOWN);
+            ring.poll(out)
+        })
+    }
+}
+
 impl CqOps for RxeCq {
     fn handle(&self) -> CqHandle {
         self.handle
@@ -205,10 +300,20 @@ impl CqOps for RxeCq {
 
     fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
         // Before the lock.
-        if !self.life.is_on() && !self.session.is_ours() {
-            return Err(PollError::ForeignProcess);
+        if self.life.is_on() {
+            if self.idle.is_empty() {
+                return Ok(&mut []);
+            }
+            // No call in this, so that nothing has to be put aside for one.
+            if let Some(first) = out.get_mut(..1)
+                && self.ring.try_with(|ring| ring.poll_one(first, &self.idle)) == Some(true)
+            {
+                return Ok(out.get_mut(..1).unwrap_or_default());
+            }
+            self.poll_locked(out)
+        } else {
+            self.poll_late(out)
         }
-        self.ring.with(|ring| ring.poll(out))?
     }
 
     fn arm(&self, kind: Arm) -> Result<(), CommandError> {
@@ -219,7 +324,10 @@ impl CqOps for RxeCq {
         if !self.session.is_ours() {
             return Err(PollError::ForeignProcess);
         }
-        Ok(ExclusiveCq::Rxe(self.ring.take()?))
+        let ring = self.ring.take()?;
+        // Nobody makes it known before the ring is back.
+        self.idle.set(UNKNOWN);
+        Ok(ExclusiveCq::Rxe(ring))
     }
 
     fn put_back(&self, queue: ExclusiveCq) {
@@ -235,8 +343,9 @@ impl CqOps for RxeCq {
             return Err(foreign("CQ_DESTROY"));
         }
         let ring = self.ring.close()?;
+        self.idle.set(UNKNOWN);
         match verbs::cq::destroy(&self.session, self.handle) {
-            // The ring is unmapped here, after the kernel object is gone.
+            // The ring is unmapped after the kernel object is gone, together with `self`.
             Ok(reported) => Ok(reported),
             Err(error) if error.is_done() => Err(error.into()),
             Err(error) => {

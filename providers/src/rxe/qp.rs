@@ -197,22 +197,30 @@ impl SendRing {
             if posted {
                 return self.ring(1);
             }
+            if wr.op.is_inline() {
+                return self.post_inline(wrs, wr);
+            }
         }
         self.post_more(wrs)
     }
 
+    /// One request with bytes in it, right after sends were found to be allowed.
+    #[inline(never)]
+    fn post_inline(&mut self, wrs: &[SendWr<'_>], wr: &SendWr<'_>) -> Result<(), PostError> {
+        let limits = &self.limits;
+        let posted = self
+            .work
+            .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
+        if posted {
+            return self.ring(1);
+        }
+        self.post_any(wrs)
+    }
+
     #[inline(never)]
     fn post_more(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        let limits = &self.limits;
         if !self.core.is_sending(self.life) {
             self.core.may_send()?;
-        } else if let [wr] = wrs {
-            let posted = self
-                .work
-                .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
-            if posted {
-                return self.ring(1);
-            }
         }
         self.post_any(wrs)
     }
@@ -304,6 +312,17 @@ impl RecvRing {
     /// # Errors
     /// [`PostError`].
     pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        match self.post_one(wrs) {
+            Some(true) => Ok(()),
+            Some(false) => self.posted(Ok(()), 1),
+            None => self.post_more(wrs),
+        }
+    }
+
+    /// Posts one ordinary receive, if that is what there is, and says whether that was all. With no
+    /// answer nothing has happened.
+    #[inline]
+    fn post_one(&mut self, wrs: &[RecvWr<'_>]) -> Option<bool> {
         if let [wr] = wrs
             && self.core.is_receiving(self.life)
             && self.queue.post_one(wr)
@@ -311,12 +330,10 @@ impl RecvRing {
             self.unflushed = true;
             // After publishing: a failure that is noted only later comes with a flush that takes the
             // new receive along, or is seen by the next post.
-            if self.is_quiet() {
-                return Ok(());
-            }
-            return self.posted(Ok(()), 1);
+            Some(self.is_quiet())
+        } else {
+            None
         }
-        self.post_more(wrs)
     }
 
     #[inline(never)]
@@ -493,12 +510,19 @@ impl QpOps for RxeQp {
 
     fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.ours()?;
-        self.send.with(|ring| ring.post_send(wrs))?
+        self.send.with_or(|ring| ring.post_send(wrs))
     }
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         self.ours()?;
-        self.recv()?.with(|ring| ring.post_recv(wrs))?
+        let recv = self.recv()?;
+        // No call in this, so that nothing has to be put aside for one.
+        match recv.try_with(|ring| ring.post_one(wrs)).flatten() {
+            Some(true) => Ok(()),
+            // It is in the queue; if somebody has taken that meanwhile, they look after it.
+            Some(false) => recv.with(|ring| ring.posted(Ok(()), 1)).unwrap_or(Ok(())),
+            None => recv.with_or(|ring| ring.post_recv(wrs)),
+        }
     }
 
     fn known_state(&self) -> QpState {

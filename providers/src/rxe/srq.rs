@@ -62,7 +62,7 @@ impl SrqOps for RxeSrq {
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         usable(&self.session)?;
-        self.ring.with(|ring| ring.post(wrs))?
+        self.ring.with_or(|ring| ring.post(wrs))
     }
 
     fn set_limit(&self, limit: u32) -> Result<(), CommandError> {

@@ -89,6 +89,11 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
         cargo.args(["-p", "uverbs-providers", "--test", "ring_loom"]);
         cargo
     })?;
+    layer("model: lock", {
+        let mut cargo = loom();
+        cargo.args(["-p", "uverbs-providers", "--lib", "lock::model"]);
+        cargo
+    })?;
     layer("model: event ledger", {
         let mut cargo = loom();
         cargo.args(["-p", "uverbs", "--lib", "event::model"]);

@@ -15,7 +15,6 @@
     reason = "a command-line tool"
 )]
 
-mod alloc;
 mod kernel;
 mod rows;
 
