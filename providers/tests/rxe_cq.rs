@@ -8,6 +8,7 @@ use support::Cqe;
 use support::kernel::Fake;
 use support::objects::cq_spec;
 use uverbs_providers::contract::{Arm, Provider};
+use uverbs_providers::error::PollError;
 use uverbs_providers::rxe::Rxe;
 use uverbs_providers::wc::{Wc, WcOpcode, WcStatus};
 
@@ -109,4 +110,49 @@ fn arms_for_what_was_asked() {
     cq.arm(Arm::Next).unwrap();
     cq.arm(Arm::Solicited).unwrap();
     assert_eq!(fake.state().armed, [0, 1]);
+}
+
+#[test]
+fn empty_is_never_said_of_what_is_there() {
+    let (fake, session) = Fake::open();
+    let cq = Rxe.create_cq(&session, &cq_spec(3)).unwrap();
+    let queue = fake.cq(cq.handle().0);
+    let mut wcs = [Wc::default(); 2];
+    let give = |wr_id, status| {
+        let cqe = Cqe {
+            wr_id,
+            status,
+            ..Cqe::default()
+        };
+        assert!(queue.give(&cqe.to_bytes()));
+    };
+    // Known to be empty; then one, a failure, more than there is room for; each time round the ring.
+    for round in 0..9 {
+        assert!(cq.poll(&mut wcs).unwrap().is_empty());
+        give(round, 0);
+        assert!(cq.poll(&mut []).unwrap().is_empty());
+        assert_eq!(cq.poll(&mut wcs).unwrap().len(), 1);
+        give(round, 5);
+        assert_eq!(cq.poll(&mut wcs).unwrap().len(), 1);
+        (0..3).for_each(|id| give(id, 0));
+        assert_eq!(cq.poll(&mut wcs).unwrap().len(), 2);
+        assert_eq!(cq.poll(&mut wcs).unwrap().len(), 1);
+        assert!(cq.poll(&mut wcs).unwrap().is_empty());
+    }
+    // In somebody's hands it is not empty but away, and whatever they leave is found.
+    let mut taken = cq.take().unwrap();
+    assert_eq!(cq.poll(&mut wcs).unwrap_err(), PollError::InExclusiveUse);
+    // As many as it takes for the index to come to where it was known to be.
+    for _ in 0..3 {
+        give(1, 0);
+        assert_eq!(taken.poll(&mut wcs).unwrap().len(), 1);
+    }
+    give(2, 0);
+    assert_eq!(cq.poll(&mut wcs).unwrap_err(), PollError::InExclusiveUse);
+    cq.put_back(taken);
+    let found = cq.poll(&mut wcs).unwrap();
+    assert_eq!(found.first().map(|wc| wc.wr_id), Some(2));
+    assert!(cq.poll(&mut wcs).unwrap().is_empty());
+    cq.destroy().unwrap();
+    assert_eq!(cq.poll(&mut wcs).unwrap_err(), PollError::Destroyed);
 }
