@@ -10,6 +10,7 @@ use uverbs_providers::contract::{WqOps, WqSpec};
 use uverbs_providers::error::CloseError;
 use uverbs_providers::types::WqNum;
 
+use crate::attr::DeviceAttr;
 use crate::cq::CompletionQueue;
 use crate::error::{CreateError, CreateErrorCause, DestroyError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
@@ -143,9 +144,20 @@ impl<'p> WorkQueueBuilder<'p> {
             token: reservation.token().as_raw(),
             events: Some(source.event_fd()),
         };
-        let ops = provider
-            .create_wq(session, &spec)
-            .map_err(|cause| error(cause.into()))?;
+        let ops = provider.create_wq(session, &spec).map_err(|cause| {
+            let asked = |device: &DeviceAttr| {
+                vec![
+                    ("max_wr", self.max_wr, device.max_qp_wr),
+                    ("max_sge", self.max_sge, device.max_sge),
+                ]
+            };
+            let in_all: (_, fn(&DeviceAttr) -> u32) =
+                ("max_wq_type_rq", |device| device.max_wq_type_rq);
+            CreateError {
+                limits: teardown::limits(context, &cause, asked, in_all),
+                ..error(cause.into())
+            }
+        })?;
         let inner = reservation.commit_with(|registration| {
             let inner = Arc::new(WqInner {
                 ops,

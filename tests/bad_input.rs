@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use support::End;
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
-    AccessFlags, ConnectError, Context, DriverId, Errno, OpenError, PathOptions, PostCause, QpAttr,
-    QpState, Rc, RecvWr, SendWr,
+    AccessFlags, ConnectError, Context, DriverId, Errno, Explain, NoProviderReason, OpenError,
+    PathOptions, PostCause, QpAttr, QpState, Rc, RecvWr, SendWr,
 };
 
 fn device() -> FakeDevice {
@@ -72,8 +72,136 @@ fn what_opening_can_run_into_has_a_next_step() {
         "{text}"
     );
     assert!(
-        text.ends_with("; this crate needs Linux 5.10 or newer"),
+        text.ends_with("; the oldest kernel that this crate was tried on is Linux 6.1"),
         "{text}"
+    );
+}
+
+/// Every error of opening says in its long form more than in its short one.
+#[test]
+fn the_long_form_of_an_opening_that_failed_goes_on_from_the_short_one() {
+    let path = || PathBuf::from("/dev/infiniband/uverbs0");
+    let node = |errno: i32| OpenError::Node {
+        path: path(),
+        source: io::Error::from_raw_os_error(errno),
+    };
+    let missing = |present: &[&str]| OpenError::NoSuchDevice {
+        name: "rxe0".to_owned(),
+        present: present.iter().map(|name| (*name).to_owned()).collect(),
+        hints: Vec::new(),
+    };
+    let replaced = OpenError::Replaced {
+        device: "rxe0".to_owned(),
+        uverbs: "uverbs0".to_owned(),
+        now: None,
+    };
+    let odd = OpenError::OddKernelAbi {
+        path: "/sys/class/infiniband_verbs/abi_version".into(),
+        text: "six".to_owned(),
+    };
+    let elsewhere = OpenError::OtherNamespace {
+        device: "rxe0".to_owned(),
+        path: path(),
+        source: io::Error::from_raw_os_error(libc::EPERM),
+    };
+    let stale = OpenError::StaleNode {
+        path: path(),
+        found: Some((231, 193)),
+        wanted: (231, 192),
+    };
+    let other = OpenError::KernelAbi {
+        found: 7,
+        wanted: 6,
+    };
+    let events = OpenError::Events {
+        device: "rxe0".to_owned(),
+        source: io::Error::from_raw_os_error(libc::EMFILE),
+    };
+    let expected = [
+        (
+            missing(&[]),
+            "next: `rdma link` shows",
+            io::ErrorKind::NotFound,
+        ),
+        (
+            missing(&["mlx5_0"]),
+            "cause: a rule of udev",
+            io::ErrorKind::NotFound,
+        ),
+        (
+            node(libc::EACCES),
+            "cause: the process is in no group",
+            io::ErrorKind::PermissionDenied,
+        ),
+        (
+            node(libc::ENOENT),
+            "cause: udev is not running",
+            io::ErrorKind::NotFound,
+        ),
+        (
+            node(libc::ENXIO),
+            "next: list the devices again",
+            io::Error::from_raw_os_error(libc::ENXIO).kind(),
+        ),
+        (
+            node(libc::ENFILE),
+            "next: raise its limit: `sysctl fs.file-max`",
+            io::Error::from_raw_os_error(libc::ENFILE).kind(),
+        ),
+        (
+            events,
+            "next: raise its limit: `ulimit -n`",
+            io::Error::from_raw_os_error(libc::EMFILE).kind(),
+        ),
+        (
+            stale,
+            "next: compare `ls -l /dev/infiniband/uverbs0`",
+            io::ErrorKind::NotFound,
+        ),
+        (replaced, "next: list again", io::ErrorKind::NotFound),
+        (
+            elsewhere,
+            "next: run the program in the device's network namespace",
+            io::ErrorKind::PermissionDenied,
+        ),
+        (
+            other,
+            "means: it is the version of the whole interface",
+            io::ErrorKind::Unsupported,
+        ),
+        (
+            odd,
+            "next: `findmnt -T /sys/class/infiniband_verbs/abi_version`",
+            io::ErrorKind::InvalidData,
+        ),
+    ];
+    for (error, part, kind) in expected {
+        let report = error.report();
+        assert_eq!(report.head(), error.to_string());
+        let text = report.to_string();
+        assert!(text.contains(&format!("\n  {part}")), "{part}: {text}");
+        for line in text.lines() {
+            assert!(
+                !line.ends_with('.') && !line.trim_start().contains("  "),
+                "{line}"
+            );
+        }
+        assert_eq!(io::Error::from(error).kind(), kind, "{text}");
+    }
+}
+
+/// In a build with the provider, as the tests of the whole workspace are, only the text can be looked
+/// at; `no_provider` has the build without.
+#[test]
+fn a_provider_that_is_not_built_in_names_its_feature() {
+    let reason = NoProviderReason::NotBuiltIn {
+        driver: DriverId::Rxe,
+        feature: "rxe",
+    };
+    assert_eq!(
+        reason.to_string(),
+        "the provider for the device's driver, rxe, is not built in: build uverbs with its feature \
+         `rxe`"
     );
 }
 

@@ -11,8 +11,8 @@ use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
     AccessFlags, Arm, AsyncEventKind, Cause, CompletionQueue, Context, CreateErrorCause,
-    DestroyErrorCause, DriverId, PathOptions, PollError, PostCause, ProtectionDomain,
-    ProviderCreateError, Rc, Subject, Wc, WorkQueue,
+    DestroyErrorCause, DriverId, Errno, Explain, PathOptions, PollError, PostCause,
+    ProtectionDomain, ProviderCreateError, Rc, Subject, Wc, WorkQueue,
 };
 
 const SOON: Duration = Duration::from_millis(100);
@@ -195,4 +195,22 @@ fn a_work_queue_goes_with_its_device_and_its_destroy_is_told_the_count() {
     assert!(error.to_string().contains("gone"), "{error}");
     drop((cq, pd, context, events));
     assert!(device.live().is_nothing());
+}
+
+#[test]
+fn a_work_queue_that_finds_no_room_tells_how_many_there_may_be() {
+    let (device, context, pd, cq) = bare();
+    device.fail_next("WQ_CREATE", Errno::ENOMEM);
+    let error = pd.create_wq(&cq, 16).build().unwrap_err();
+    assert_eq!(error.errno(), Some(Errno::ENOMEM));
+    let most = context.query_device().unwrap().max_wq_type_rq;
+    assert!(most > 0);
+    let told = format!("; no room: the device has max_wq_type_rq {most} in all");
+    assert!(error.to_string().ends_with(&told), "{error}");
+    // A size that is above the device's is named instead.
+    device.fail_next("WQ_CREATE", Errno::EINVAL);
+    let error = pd.create_wq(&cq, 1 << 30).build().unwrap_err();
+    let told = format!("; max_wr {} was asked for, the device has ", 1 << 30);
+    assert!(error.to_string().contains(&told), "{error}");
+    assert!(!error.to_string().contains("in all"), "{error}");
 }

@@ -35,7 +35,7 @@ fn between(text: &str, mark: char) -> impl Iterator<Item = &str> {
 fn every_test_that_a_document_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = Vec::new();
-    for folder in ["src", "providers", "abi/tests", "tests"] {
+    for folder in ["src", "providers", "abi/src", "abi/tests", "tests"] {
         sources(&root.join(folder), &mut all);
     }
     let has = |text: &str| all.iter().any(|source| source.contains(text));

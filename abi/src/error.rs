@@ -86,8 +86,8 @@ impl fmt::Display for CommandError {
                     f,
                     "{command} is not supported by this kernel or device ({errno})"
                 )?;
-                match since(command) {
-                    Some((major, minor)) => write!(f, "; Linux {major}.{minor} brought it"),
+                match seen_in(command) {
+                    Some((major, minor)) => write!(f, "; Linux {major}.{minor} has it"),
                     None => Ok(()),
                 }
             }
@@ -138,12 +138,12 @@ impl Explain for CommandError {
     }
 }
 
-/// The Linux release that brought a command, for those that came after the ioctl interface: what
-/// this crate needs at all came with 5.10.
-const fn since(command: &str) -> Option<(u32, u32)> {
+/// The oldest Linux release whose headers have a command, of those that were looked at: 6.1, 6.12 and
+/// 7.3 (`include/uapi/rdma/ib_user_ioctl_cmds.h`). For commands that came after the ioctl interface
+/// itself; which release brought them was not looked up.
+const fn seen_in(command: &str) -> Option<(u32, u32)> {
     match command.as_bytes() {
-        b"QUERY_GID_TABLE" | b"QUERY_GID_ENTRY" => Some((5, 10)),
-        b"REG_DMABUF_MR" => Some((5, 12)),
+        b"QUERY_GID_TABLE" | b"QUERY_GID_ENTRY" | b"REG_DMABUF_MR" => Some((6, 1)),
         _ => None,
     }
 }
@@ -172,13 +172,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_too_new_tells_the_release_that_brought_it() {
+    fn a_command_that_is_too_new_tells_a_release_that_has_it() {
         let error = CommandError::refused("REG_DMABUF_MR", Errno::EOPNOTSUPP);
-        assert!(error.to_string().ends_with("; Linux 5.12 brought it"));
+        assert!(error.to_string().ends_with("; Linux 6.1 has it"));
         let text = error.report().to_string();
         assert!(text.starts_with(&error.to_string()), "{text}");
         assert!(text.contains("older than the command"), "{text}");
         let plain = CommandError::refused("REG_MR", Errno::EOPNOTSUPP);
-        assert!(!plain.to_string().contains("brought"), "{plain}");
+        assert!(!plain.to_string().contains("has it"), "{plain}");
+    }
+
+    /// The core, the ioctl interface and drivers each have a number for it.
+    #[test]
+    fn every_number_for_unsupported_is_one_kind() {
+        for errno in [
+            Errno::EOPNOTSUPP,
+            Errno::EPROTONOSUPPORT,
+            Errno::ENOTTY,
+            Errno::ENOSYS,
+        ] {
+            let error = CommandError::refused("REG_DMABUF_MR", errno);
+            assert!(error.is_unsupported(), "{error}");
+            assert_eq!(error.errno(), Some(errno));
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::Unsupported);
+        }
+        let other = CommandError::refused("REG_DMABUF_MR", Errno::EBADF);
+        assert!(!other.is_unsupported());
     }
 }

@@ -39,6 +39,9 @@ impl Listing {
         if self.without_uverbs.iter().any(|device| device == name) {
             hints.push("the kernel has it, and no uverbs node for it: load ib_uverbs".to_owned());
         }
+        if self.devices.is_empty() {
+            hints.extend(sysfs::missing_modules(discovery).map(str::to_owned));
+        }
         // The class of the nodes is the same in all network namespaces.
         let is_elsewhere = self.is_from_netlink && sysfs::has_name(discovery, name);
         match discovery.netns_mode() {

@@ -51,6 +51,19 @@ pub(super) fn list(
     Ok(())
 }
 
+/// Which modules are not loaded, in words. A module's class is there for as long as the module is;
+/// without classes nothing is said.
+pub(super) fn missing_modules(discovery: &Discovery) -> Option<&'static str> {
+    let has = |class| fs::exists(discovery.sys(class)).ok();
+    match (has("class")?, has(CLASS)?, has("class/infiniband")?) {
+        (true, false, true) => Some("ib_uverbs is not loaded: `modprobe ib_uverbs`"),
+        (true, false, false) => {
+            Some("neither ib_core nor ib_uverbs is loaded: `modprobe ib_uverbs`")
+        }
+        _ => None,
+    }
+}
+
 /// What a look at a device's files gave.
 enum Look {
     Whole(Box<Device>),

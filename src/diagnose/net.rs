@@ -1,5 +1,5 @@
 //! The machine's network, as far as it can be asked without rights: interfaces in sysfs, routes by
-//! connecting a datagram socket (which sends nothing), neighbours in `/proc/net/arp`.
+//! connecting a datagram socket (which sends nothing), neighbours in `/proc/thread-self/net/arp`.
 //!
 //! Ground truth: `Documentation/ABI/testing/sysfs-class-net`, `connect(2)`, `udp(7)`, `arp(7)`.
 
@@ -83,7 +83,8 @@ pub(super) fn way(own: IpAddr, peer: IpAddr, ifindex: u32) -> Option<Way> {
 
 /// The interface on which the kernel has asked for a neighbour and got no answer.
 pub(super) fn unanswered(peer: Ipv4Addr) -> Option<String> {
-    unanswered_in(&fs::read_to_string("/proc/net/arp").ok()?, peer)
+    // `/proc/net` is the namespace of the process's first thread.
+    unanswered_in(&fs::read_to_string("/proc/thread-self/net/arp").ok()?, peer)
 }
 
 /// Columns: address, hardware type, flags, hardware address, mask, device. Flags of 0 are an entry

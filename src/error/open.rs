@@ -1,13 +1,13 @@
 //! Why a device could not be listed or opened.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use uverbs_abi::netlink::NetlinkError;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
-use super::into_io;
+use super::{into_io, kind};
 use crate::diagnose;
 
 /// The device list could not be read: netlink was closed, and sysfs could not be read.
@@ -196,7 +196,7 @@ fn node_hint(source: &io::Error) -> &'static str {
 
 fn old_kernel_hint(source: &CommandError) -> &'static str {
     if source.is_unsupported() {
-        "; this crate needs Linux 5.10 or newer"
+        "; the oldest kernel that this crate was tried on is Linux 6.1"
     } else {
         ""
     }
@@ -205,6 +205,11 @@ fn old_kernel_hint(source: &CommandError) -> &'static str {
 impl Explain for ListError {
     fn errno(&self) -> Option<Errno> {
         self.source.raw_os_error().map(Errno::from_raw)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        report.cause("in a container: /sys is not mounted, or its rules forbid netlink sockets");
+        report.next("mount /sys, or let the process have netlink sockets (NETLINK_RDMA)");
     }
 }
 
@@ -224,17 +229,103 @@ impl Explain for OpenError {
         match self {
             Self::List(error) => error.explain(report),
             Self::Command { source, .. } => source.explain(report),
-            Self::Node { path, source }
-                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) =>
-            {
-                if let Some(rights) = diagnose::rights(path) {
-                    report.found(rights);
-                }
-                report.next("let a udev rule give the node a group, and join it");
+            Self::NoSuchDevice { present, .. } if present.is_empty() => {
+                report.cause("no driver has made a device: software RDMA needs a command for each");
+                report.cause("the modules are not loaded: the driver's, and ib_uverbs");
+                report.next(
+                    "`modprobe ib_uverbs` and the driver; for soft RoCE `modprobe rdma_rxe` and \
+                     `rdma link add NAME type rxe netdev INTERFACE`",
+                );
+                report.next("`rdma link` shows what the kernel has");
             }
-            _ => {}
+            Self::NoSuchDevice { .. } => {
+                report.cause("a rule of udev gave the device another name");
+                report.cause("it is the name of a node or of a network interface, not of a device");
+                report.next("take one of the names there are, or look it up with `devices`");
+            }
+            Self::Node { path, source } => node(path, source, report),
+            Self::StaleNode { path, .. } => {
+                report
+                    .meaning("nothing under /dev/infiniband or /dev/char has the device's number");
+                report.cause("the device was removed and made anew, and the node is the old one's");
+                report.cause("a container was given its nodes when it was started");
+                report.next(format!(
+                    "compare `ls -l {}` with the `dev` file in /sys/class/infiniband_verbs",
+                    path.display()
+                ));
+            }
+            Self::Replaced { .. } => {
+                report.meaning("what was listed is never mistaken for what has its place now");
+                report.cause("the device was removed, or its driver reloaded, after the listing");
+                report.next("list again, and open what is listed then");
+            }
+            Self::OtherNamespace { .. } => {
+                report.next("run the program in the device's network namespace: `ip netns exec`");
+                report.next(
+                    "or let all share them, before there are namespaces: `rdma system set netns shared`",
+                );
+            }
+            Self::KernelAbi { .. } => {
+                report
+                    .meaning("it is the version of the whole interface, not of one driver's part");
+            }
+            Self::OddKernelAbi { path, .. } => {
+                report.cause("something else than sysfs is mounted there");
+                report.next(format!("`findmnt -T {}` shows what it is", path.display()));
+            }
+            Self::Events { source, .. } => too_many_files(source, report),
         }
     }
 }
 
-into_io!(ListError, OpenError);
+fn node(path: &Path, source: &io::Error, report: &mut Report) {
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            if let Some(rights) = diagnose::rights(path) {
+                report.found(rights);
+            }
+            report.cause("the process is in no group that may open the node");
+            report.cause("the rules of its container do not let it have the device");
+            report.next("let a udev rule give the node a group, and join it");
+        }
+        Some(libc::ENOENT) => {
+            report.cause("a container was given no nodes, or was started before the device came");
+            report.cause("udev is not running");
+        }
+        Some(libc::ENXIO | libc::ENODEV) => {
+            report.cause("the device was removed, or its driver unloaded");
+            report.next("list the devices again");
+        }
+        _ => too_many_files(source, report),
+    }
+}
+
+fn too_many_files(source: &io::Error, report: &mut Report) {
+    match source.raw_os_error() {
+        Some(libc::EMFILE) => {
+            report.meaning("the process has as many files open as it may");
+            report.next("raise its limit: `ulimit -n`");
+        }
+        Some(libc::ENFILE) => {
+            report.meaning("the system has as many files open as it may");
+            report.next("raise its limit: `sysctl fs.file-max`");
+        }
+        _ => {}
+    }
+}
+
+into_io!(ListError);
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::NoSuchDevice { .. }
+            | OpenError::StaleNode { .. }
+            | OpenError::Replaced { .. } => io::ErrorKind::NotFound,
+            OpenError::KernelAbi { .. } => io::ErrorKind::Unsupported,
+            OpenError::OddKernelAbi { .. } => io::ErrorKind::InvalidData,
+            other => kind(other.errno()),
+        };
+        Self::new(kind, error)
+    }
+}

@@ -48,7 +48,7 @@ pub enum EventError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventQueueError {
-    /// The kernel refused; unsupported before Linux 5.10.
+    /// The kernel refused; unsupported where it is too old for the call (6.1 is not).
     #[error("cannot make a queue of events: {0}")]
     Command(#[from] CommandError),
     /// The descriptors for waiting on it could not be prepared.

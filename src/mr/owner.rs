@@ -297,3 +297,50 @@ unsafe impl StableBytes for RawMemory {
         Self { base, len }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZero;
+
+    use super::*;
+
+    /// Says of itself what cannot be.
+    #[derive(Debug)]
+    struct Wraps;
+
+    // SAFETY: there are no bytes; the test wants it refused for its numbers.
+    unsafe impl StableBytes for Wraps {
+        const WRITABLE: bool = true;
+
+        fn dissolve(self) -> RawParts<Self> {
+            let last = NonZero::new(usize::MAX - 9).unwrap_or(NonZero::<usize>::MAX);
+            RawParts::new(NonNull::without_provenance(last), 20, 0)
+        }
+
+        unsafe fn rebuild(_: NonNull<u8>, _: usize, _: usize) -> Self {
+            Self
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "fake")]
+    fn a_range_that_wraps_is_refused_before_the_kernel_is_asked() {
+        use crate::{AccessFlags, Errno, Explain, RegisterErrorCause};
+
+        let device = crate::fake::Fabric::new().add_device("rxe0");
+        let context = device.open().expect("a device");
+        let pd = context.alloc_pd().expect("a protection domain");
+        device.fail_always("REG_MR", Errno::EIO);
+        let error = pd.register(Wraps, AccessFlags::LOCAL_WRITE).err();
+        let error = error.expect("it was registered");
+        let start = u64::MAX - 9;
+        let cause = RegisterErrorCause::Wraps { start, length: 20 };
+        assert_eq!(error.cause, cause);
+        assert!(error.buffer.is_some() && Explain::errno(&error).is_none());
+        assert_eq!(
+            error.to_string(),
+            "cannot register 20 bytes: the range wraps: 20 bytes at 0xfffffffffffffff6 end past the \
+             last address"
+        );
+    }
+}

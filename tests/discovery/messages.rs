@@ -1,6 +1,8 @@
 //! What can stand in the way of an opening, through the public call, with its message.
 
-use uverbs::OpenError;
+use std::io;
+
+use uverbs::{Explain, OpenError};
 
 use crate::kernel::Netlink;
 use crate::machine::{Dev, Machine, NULL, error_of, only, was_opened};
@@ -21,6 +23,36 @@ fn no_device_at_all() {
              loaded, and ib_uverbs?)"
         );
     }
+}
+
+/// The modules make their classes, and so it is told which is missing.
+#[test]
+fn which_module_is_not_loaded() {
+    let machine = Machine::bare();
+    let last = || {
+        machine.both().map(|discovery| {
+            let text = error_of(discovery.open("rxe0")).to_string();
+            text.rsplit("; ").next().unwrap_or_default().to_owned()
+        })
+    };
+    machine.write("sys/class/net/lo/ifindex", "1\n");
+    let neither = "neither ib_core nor ib_uverbs is loaded: `modprobe ib_uverbs`";
+    assert_eq!(last(), [neither; 2]);
+    machine.write("sys/class/infiniband/.keep", "");
+    assert_eq!(last(), ["ib_uverbs is not loaded: `modprobe ib_uverbs`"; 2]);
+    machine.write("sys/class/infiniband_verbs/abi_version", "6\n");
+    let loaded = "there is none at all (is a driver such as rdma_rxe loaded, and ib_uverbs?)";
+    assert_eq!(last(), [loaded; 2]);
+    let error = error_of(machine.by_sysfs().open("rxe0"));
+    let report = error.report().to_string();
+    for part in [
+        "  cause: no driver has made a device",
+        "  next: `modprobe ib_uverbs` and the driver",
+        "rdma link add NAME type rxe netdev INTERFACE",
+    ] {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
@@ -76,7 +108,7 @@ fn no_version_of_the_uverbs_abi_is_no_obstacle() {
         assert!(was_opened(&error, "rxe0"), "{error}");
         let text = error.to_string();
         assert!(
-            text.ends_with("; this crate needs Linux 5.10 or newer"),
+            text.ends_with("; the oldest kernel that this crate was tried on is Linux 6.1"),
             "{text}"
         );
     }
@@ -128,7 +160,7 @@ fn a_device_of_another_network_namespace() {
     let refused = OpenError::OtherNamespace {
         device: "rxe0".to_owned(),
         path: "/dev/infiniband/uverbs0".into(),
-        source: std::io::Error::from_raw_os_error(libc::EPERM),
+        source: io::Error::from_raw_os_error(libc::EPERM),
     };
     assert_eq!(
         refused.to_string(),

@@ -68,6 +68,7 @@ impl World {
             },
             response_length: u32::try_from(len).unwrap_or_default(),
             device_cap_flags_ex: flags,
+            max_wq_type_rq: MAX_WR,
             ..Default::default()
         };
         call.respond(&response);

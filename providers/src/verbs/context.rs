@@ -109,7 +109,7 @@ pub fn query_port(
     Ok(response)
 }
 
-/// QUERY_GID_ENTRY: one entry of a port's GID table (Linux 5.10).
+/// QUERY_GID_ENTRY: one entry of a port's GID table.
 ///
 /// # Errors
 /// The kernel's refusal; `ENODATA` for an empty entry, `EINVAL` past the table's end.
