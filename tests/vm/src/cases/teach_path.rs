@@ -1,7 +1,9 @@
 //! What stands between a queue pair and its peer, made so on purpose, and whether the error names
 //! it.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::thread;
 
 use uverbs::{
     AddressVector, ConnectError, ConnectOptions, Errno, Explain, Gid, GlobalRoute, ModifyError,
@@ -12,6 +14,7 @@ use super::pair::{End, Failure, Shape, ensure, open, same, wait_for};
 use super::qp::{to_rtr, to_rts};
 use super::{Case, CaseResult, Verdict};
 use crate::guest::net::{self, Refusal};
+use crate::guest::rdma;
 
 pub(super) const CASES: &[Case] = &[
     Case::new("teach::an_address_that_was_removed", address_removed),
@@ -20,6 +23,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teach::a_peer_that_does_not_answer", no_answer),
     Case::new("teach::routes_that_do_not_lead_there", no_route),
     Case::new("teach::values_above_the_devices", values),
+    Case::new("teach::an_interface_that_is_gone", interface_gone).fresh_boot(),
 ];
 
 fn end(device: &str) -> Result<End, Failure> {
@@ -228,6 +232,45 @@ fn no_route() -> CaseResult {
         net::unrefuse(far, how)?;
         checked?;
     }
+    Ok(Verdict::Passed)
+}
+
+/// The network interface under an open device is removed while a queue pair of it is on its way.
+fn interface_gone() -> CaseResult {
+    net::add_pair("spare0", [2, 0, 0, 1, 0, 0], "spare1", [2, 0, 0, 1, 0, 1])?;
+    net::link_up("spare0")?;
+    net::link_up("spare1")?;
+    let own = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
+    net::add_addr("spare0", own, 24)?;
+    rdma::link_add_on("going", "spare0")?;
+    let (context, pd) = open("going")?;
+    wait_for("the GID of the address", || {
+        Ok(context.find_gid(1, Gid::from(own))?)
+    })?;
+    let a = Shape::default().prepare(&pd)?;
+    let attr = rtr(
+        &a,
+        Gid::from(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))),
+        |_| {},
+    )?;
+    // Older kernels wait in it for those who have the device open.
+    let remover = thread::spawn(|| net::delete("spare0"));
+    wait_for("the interface to go", || {
+        Ok((!fs::exists("/sys/class/net/spare0")?).then_some(()))
+    })?;
+    wait_for("the GID to go", || {
+        let found = context.find_gid(1, Gid::from(own));
+        Ok(found.map_or(true, |gid| gid.is_none()).then_some(()))
+    })?;
+    let error = a.qp.modify(&attr).err().ok_or("the kernel took it")?;
+    let text = format!("{}\n{}", error, error.report());
+    if context.is_gone() {
+        says(&text, &["the device is gone"])?;
+    } else {
+        says(&text, &["the own GID"])?;
+    }
+    drop((a, pd, context));
+    remover.join().map_err(|_| "the remover died")??;
     Ok(Verdict::Passed)
 }
 

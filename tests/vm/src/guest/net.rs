@@ -46,6 +46,7 @@ pub struct End {
 }
 
 const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_GETADDR: u16 = 22;
@@ -247,6 +248,12 @@ pub fn add_pair(a: &str, a_mac: [u8; 6], b: &str, b_mac: [u8; 6]) -> io::Result<
             })
         });
     ask_or_there(m, "making the veth pair (is the module veth loaded?)")
+}
+
+/// Deletes an interface; the other end of a wire goes with it.
+pub fn delete(netdev: &str) -> io::Result<()> {
+    let m = Message::new(RTM_DELLINK, ACK).body(&ifinfo(index(netdev)?, 0, 0));
+    ask(m, &format!("deleting {netdev}"))
 }
 
 fn rule_message(kind: u16, flags: u16, family: u8, priority: u32, table: u32) -> Message {
