@@ -1,6 +1,7 @@
 //! A queue pair that is its own peer, with its queues on a completion channel.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::os::fd::BorrowedFd;
 
