@@ -154,7 +154,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     }
 
     /// Where a slot begins, in bytes after the header; an index beyond the last one comes round again
-    /// in [`at`](Self::at).
+    /// in `Slots::base`.
     #[inline]
     const fn offset(&self, index: u32) -> usize {
         (index as usize).wrapping_mul(self.step)

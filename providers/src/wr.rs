@@ -118,6 +118,7 @@ impl SendOp<'_> {
     }
 
     /// Whether it is a SEND or WRITE of bytes that are copied while posting.
+    #[cfg(feature = "rxe")]
     #[inline]
     pub(crate) const fn is_inline(&self) -> bool {
         matches!(

@@ -31,7 +31,7 @@ pub(crate) fn bring_up(device: &str) -> Result<()> {
     Ok(())
 }
 
-/// make pd|mr|cq|qp COUNT [BYTES]
+/// make pd|mr|cq|qp COUNT and perhaps BYTES
 pub(crate) fn make(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
     let a = bench.ends()?.a;
     let count = words.count(2, 100)?.min(SAMPLES);
