@@ -357,6 +357,11 @@ impl Context {
     }
 
     /// Starts a completion queue that holds at least `depth` completions.
+    ///
+    /// It has to hold what all queue pairs that report to it can have outstanding:
+    /// `max_send_wr` of each of its send queues and `max_recv_wr` of each receive queue. What finds it
+    /// full is lost, and the only sign of that is the event
+    /// [`CqErr`](crate::AsyncEventKind::CqErr).
     #[doc(alias = "ibv_create_cq")]
     #[doc(alias = "cqe")]
     pub fn create_cq(&self, depth: u32) -> CompletionQueueBuilder<'_> {

@@ -14,7 +14,7 @@
 //!
 //! # A first program
 //! ```
-//! use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, SendWr, Wc};
+//! use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, RecvWr, SendWr, Wc};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # // Stand in for a device and a peer, so that this runs anywhere: the queue pair is its own peer.
@@ -32,23 +32,26 @@
 //!
 //! let local = qp.prepare(&PathOptions::default())?;
 //! let remote = exchange(&local); // 40 bytes each way, by whatever means there are
+//! let inbox = pd.allocate(4096, AccessFlags::LOCAL_WRITE)?;
+//! // Before connecting: a send waits, by default without end, until its peer has posted a receive.
+//! qp.post_recv(&[RecvWr::new(2, &[inbox.slice(..)?])])?;
 //! qp.connect(&local, &remote, &ConnectOptions::default())?;
-//! # let room = pd.allocate(64, AccessFlags::LOCAL_WRITE)?;
-//! # qp.post_recv(&[uverbs::RecvWr::new(2, &[room.slice(..)?])])?;
 //!
 //! let region = pd.allocate(4096, AccessFlags::empty())?;
 //! region.write_at(0, b"hello")?;
 //! qp.post_send(&[SendWr::send(1, &[region.slice(..5)?]).signaled()])?;
 //!
 //! let mut completions = [Wc::default(); 16];
-//! loop {
+//! let mut done = 0;
+//! while done < 2 {
 //!     for completion in cq.poll(&mut completions)? {
-//!         completion.ok()?;
-//! #       assert_eq!(room.to_vec(..5)?, b"hello");
-//!         return Ok(());
+//!         println!("{} is done", completion.ok()?.wr_id); // 1: ours has arrived; 2: theirs is here
+//!         done += 1;
 //!     }
 //!     std::thread::yield_now();
 //! }
+//! # assert_eq!(inbox.to_vec(..5)?, b"hello");
+//! # Ok(())
 //! # }
 //! ```
 //!

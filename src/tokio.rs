@@ -26,6 +26,8 @@
 //! # }
 //! ```
 //!
+//! (`use uverbs::*` would hide the crate `tokio` behind this module: name what you use.)
+//!
 //! Whoever drops a future or a stream loses no event: one is taken from the kernel in the same step
 //! in which it is handed over. Streams of one reader or channel share its events, as threads do.
 

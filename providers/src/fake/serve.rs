@@ -64,16 +64,13 @@ impl World {
         let pieces = receive
             .elements()
             .and_then(|elements| self.pieces(at, &elements, IB_UVERBS_ACCESS_LOCAL_WRITE));
-        let (ours, theirs) = match pieces {
-            _ if !fits => (IB_WC_REM_INV_REQ_ERR, IB_WC_REM_INV_REQ_ERR),
-            None => (IB_WC_LOC_QP_OP_ERR, IB_WC_REM_OP_ERR),
-            Some(pieces) => {
-                scatter(&pieces, payload);
-                return self.complete_receive(peer, &receive, request, IB_WC_RECV);
-            }
-        };
-        self.refuse_receive(peer, &receive, request, ours);
-        Answer::Refused(theirs)
+        if let Some(pieces) = pieces.filter(|_| fits) {
+            scatter(&pieces, payload);
+            return self.complete_receive(peer, &receive, request, IB_WC_RECV);
+        }
+        // rxe does not tell a message that is too long from one that it may not store.
+        self.refuse_receive(peer, &receive, request, IB_WC_LOC_QP_OP_ERR);
+        Answer::Refused(IB_WC_REM_OP_ERR)
     }
 
     fn serve_write(
