@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uverbs::{
-    AtomicCap, Context, DriverId, Errno, GidType, LinkLayer, OpenError, PortState, SendWr, WcStatus,
+    AtomicCap, Context, DriverId, Errno, Explain, GidType, LinkLayer, OpenError, PortState, SendWr,
+    WcStatus,
 };
 
 use super::pair::{Failure, Shape, as_nobody, connect, ensure, open, pair, same};
@@ -241,11 +242,28 @@ fn closed_node() -> CaseResult {
         ensure(named && text.contains(part), &format!("{what}: {text}"))
     };
     fs::set_permissions(&node, fs::Permissions::from_mode(0o000))?;
-    as_nobody(|| told("mode 000", "look at the node's mode and group"))?;
+    as_nobody(|| {
+        told("mode 000", "look at the node's mode and group")?;
+        let error = Context::open("rxe0")
+            .err()
+            .ok_or("mode 000: it was opened")?;
+        same("errno", error.errno(), Some(Errno::EACCES))?;
+        let report = error.report().to_string();
+        for part in [
+            "found: the node has mode 0000, owner 0 and group 0",
+            "; this process is user 65534 in groups 0",
+            "next: let a udev rule give the node a group, and join it",
+        ] {
+            ensure(report.contains(part), &format!("{part:?} in {report}"))?;
+        }
+        Ok(())
+    })?;
     fs::set_permissions(&node, fs::Permissions::from_mode(0o666))?;
     let aside = Path::new("/dev/aside");
     fs::rename(&node, aside)?;
     told("no node", "/dev has no node for it")?;
+    let errno = Context::open("rxe0").err().and_then(|error| error.errno());
+    same("no node", errno, Some(Errno::ENOENT))?;
     // A stale node: the number behind the name is another device's.
     let other = devices.iter().find(|device| device.name() == "rxe1");
     std::os::unix::fs::symlink(other.ok_or("no rxe1")?.node(), &node)?;

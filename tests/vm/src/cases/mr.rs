@@ -23,6 +23,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("mr::all_access_flags_as_the_kernel_judges", all_flags).every_kernel(),
     Case::new("mr::read_only_memory", read_only),
     Case::new("mr::of_no_bytes", no_bytes),
+    Case::new("mr::a_range_that_wraps", wraps),
     Case::new("mr::clones_and_into_inner", clones),
     Case::new("mr::bounds", bounds),
     Case::new("mr::locked_memory_limit", memlock),
@@ -177,6 +178,23 @@ fn all_flags() -> CaseResult {
     same_bytes("message", &back.to_vec(..)?, &pattern(100, 5))?;
     a.qp.post_send(&[SendWr::read(2, &[out.slice(..)?], back.remote(0)?).signaled()])?;
     a.expect("read into it", 2, WcStatus::LocalProtectionError)?;
+    Ok(Verdict::Passed)
+}
+
+/// A range past the last address: the kernel says no more than `EINVAL`. (Here it is refused before
+/// the kernel is asked; no buffer that is one can be so.)
+fn wraps() -> CaseResult {
+    let (_spy, _context, session) = Spy::open("rxe0")?;
+    let raw = Raw::new(session)?;
+    let last_page = usize::MAX - 4095;
+    for (address, length) in [(last_page, 8192), (last_page, u64::MAX), (4096, u64::MAX)] {
+        let what = format!("{length:#x} bytes at {address:#x}");
+        same(
+            &what,
+            raw.register(address, length, 1),
+            Err(Some(Errno::EINVAL)),
+        )?;
+    }
     Ok(Verdict::Passed)
 }
 
