@@ -420,7 +420,11 @@ fn no_modules() -> CaseResult {
     let open = || Context::open("rxe0").err().ok_or("it was opened");
     same("devices", uverbs::devices()?, vec![])?;
     let text = open()?.to_string();
-    ensure(text.contains("there is none at all"), &text)?;
+    let told = text.contains("there is none at all");
+    ensure(
+        told && text.ends_with("; ib_uverbs is not loaded: `modprobe ib_uverbs`"),
+        &text,
+    )?;
     modules::unload_with_users("ib_core")?;
     ensure(
         !fs::exists("/sys/class/infiniband")?,
@@ -429,7 +433,11 @@ fn no_modules() -> CaseResult {
     same("devices", uverbs::devices()?, vec![])?;
     same("mode", uverbs::netns_mode(), None)?;
     let text = open()?.to_string();
-    ensure(text.contains("there is none at all"), &text)?;
+    let neither = "; neither ib_core nor ib_uverbs is loaded: `modprobe ib_uverbs`";
+    ensure(
+        text.contains("there is none at all") && text.ends_with(neither),
+        &text,
+    )?;
     modules::load(init::LATE_MODULES)?;
     rdma::ensure_devices()?;
     wait_for("the devices are listed", || {
