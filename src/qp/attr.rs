@@ -8,7 +8,7 @@ use std::fmt;
 use uverbs_abi::layout::cmd::{ib_uverbs_modify_qp, ib_uverbs_qp_dest, ib_uverbs_query_qp_resp};
 use uverbs_providers::types::{AccessFlags, Mtu, QpCaps, QpNum, QpState};
 
-use super::state::QpAttrMask;
+use super::QpAttrMask;
 use super::timer::{AckTimeout, RnrTimer};
 use crate::gid::Gid;
 

@@ -4,16 +4,20 @@ mod attr;
 mod builder;
 mod connect;
 mod endpoint;
+mod mask;
+mod modify_error;
 mod post;
 mod state;
 mod timer;
+mod transition;
 
 pub use attr::{AddressVector, GlobalRoute, QpAttr, QpInfo};
 pub use builder::QueuePairBuilder;
 pub use connect::{ConnectError, ConnectOptions, PathOptions};
 pub use endpoint::{Endpoint, EndpointError};
+pub use mask::QpAttrMask;
+pub use modify_error::{ModifyError, ModifyErrorCause};
 pub use post::{ExclusiveReceiveQueue, ExclusiveSendQueue};
-pub use state::{ModifyError, ModifyErrorCause, QpAttrMask};
 pub use timer::{AckTimeout, RnrTimer};
 
 use std::any::Any;

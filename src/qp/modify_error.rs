@@ -1,0 +1,209 @@
+//! Why a change of attributes was not made.
+//!
+//! Ground truth for what a number means here: the address resolution of the kernel
+//! (`drivers/infiniband/core/addr.c`), and what the VM cases `teach::…` provoke.
+
+use std::fmt;
+
+use thiserror::Error;
+use uverbs_abi::{Errno, Explain, Report};
+use uverbs_providers::types::{QpState, QpType};
+
+use super::transition::{Rule, rule, way};
+use super::{QpAttr, QpAttrMask};
+use crate::diagnose::PathFinding;
+use crate::error::{ObjectError, into_io};
+
+/// A change of attributes that was not made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}{}", Beside { error: self }
+)]
+#[non_exhaustive]
+pub struct ModifyError {
+    /// The queue pair's number.
+    pub qp_num: u32,
+    /// Its transport.
+    pub qp_type: QpType,
+    /// The state that it is in.
+    pub from: QpState,
+    /// The state that it was to go to.
+    pub to: QpState,
+    /// What was given.
+    pub attr: Box<QpAttr>,
+    /// What stood in the way.
+    pub cause: ModifyErrorCause,
+    /// What was looked up about the path and the values after the kernel had refused, from the
+    /// nearest to the farthest.
+    pub findings: Vec<PathFinding>,
+}
+
+/// The cause of a [`ModifyError`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ModifyErrorCause {
+    /// There is no such transition.
+    #[error("there is no such transition")]
+    NoTransition,
+    /// The transition needs other attributes.
+    #[error("{}", Attributes(*missing, *superfluous))]
+    Attributes {
+        /// Needed and not given.
+        missing: QpAttrMask,
+        /// Given and not allowed.
+        superfluous: QpAttrMask,
+    },
+    /// The queue pair has been destroyed, or the kernel refused.
+    #[error(transparent)]
+    Refused {
+        /// The refusal.
+        #[from]
+        refusal: ObjectError,
+    },
+}
+
+impl ModifyError {
+    /// The kernel's error number, where it was the kernel that refused.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        match &self.cause {
+            ModifyErrorCause::Refused { refusal } => refusal.errno(),
+            ModifyErrorCause::NoTransition | ModifyErrorCause::Attributes { .. } => None,
+        }
+    }
+}
+
+struct Attributes(QpAttrMask, QpAttrMask);
+
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(missing, superfluous) = *self;
+        if !missing.is_empty() {
+            write!(f, "it lacks {missing}")?;
+        }
+        if !superfluous.is_empty() {
+            let lead = if missing.is_empty() { "" } else { "; " };
+            write!(f, "{lead}it does not take {superfluous}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What the short form says after the cause: the way to go, or what stands in it.
+struct Beside<'e> {
+    error: &'e ModifyError,
+}
+
+impl fmt::Display for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = self.error;
+        match &error.cause {
+            ModifyErrorCause::NoTransition => match way(error.qp_type, error.from, error.to) {
+                Some(way) => {
+                    let mut lead = "; go by ";
+                    for state in way {
+                        write!(f, "{lead}{state}")?;
+                        lead = " and ";
+                    }
+                    Ok(())
+                }
+                None => write!(f, "; no modify leads to {}", error.to),
+            },
+            ModifyErrorCause::Attributes { .. } => Ok(()),
+            ModifyErrorCause::Refused { refusal } => {
+                f.write_str(meaning(refusal.errno()))?;
+                for finding in &error.findings {
+                    write!(f, "; {finding}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What the number alone says of a path.
+fn meaning(errno: Option<Errno>) -> &'static str {
+    match errno {
+        Some(Errno::ENETUNREACH) => "; no route leads from the own address to the peer's",
+        Some(Errno::EHOSTUNREACH) => {
+            "; the route to the peer's address says that it is unreachable"
+        }
+        Some(Errno::ETIMEDOUT) => "; the peer's address did not answer",
+        Some(Errno::ENODEV) => "; no network interface stands behind the own GID",
+        Some(errno) if errno.raw() == libc::ENODATA => "; the own GID is not in the port's table",
+        _ => "",
+    }
+}
+
+impl Explain for ModifyError {
+    fn errno(&self) -> Option<Errno> {
+        Self::errno(self)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        report.found(format!("attributes given: {}", self.attr));
+        match &self.cause {
+            ModifyErrorCause::NoTransition => {}
+            ModifyErrorCause::Attributes { missing, .. } => {
+                if let Some(Rule { required, optional }) = rule(self.qp_type, self.from, self.to) {
+                    report.found(format!(
+                        "{} {}→{} needs {}, and takes {} beside",
+                        self.qp_type,
+                        self.from,
+                        self.to,
+                        OrNothing(required),
+                        OrNothing(optional),
+                    ));
+                }
+                if !missing.is_empty() {
+                    report.next(
+                        "set what is missing in `QpAttr`, or let `prepare` and `connect` do it",
+                    );
+                }
+            }
+            ModifyErrorCause::Refused { refusal } => {
+                for finding in &self.findings {
+                    report.found(finding.to_string());
+                }
+                refusal.explain(report);
+                let errno = refusal.errno();
+                if errno == Some(Errno::EINVAL)
+                    && !self.findings.iter().any(PathFinding::is_trouble)
+                {
+                    report.found(
+                        "the attributes fit the transition, and no value is above a limit that the \
+                         device tells",
+                    );
+                }
+                if errno == Some(Errno::ETIMEDOUT) {
+                    report.cause("the peer is down, or not on this network");
+                    report.cause("the own GID is one from which the peer cannot be reached");
+                    report.next("ping the peer's address from the own one: `ping -I OWN PEER`");
+                }
+                if matches!(errno, Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH)) {
+                    report.next("`ip route get PEER from OWN` shows what the kernel would do");
+                }
+                if matches!(errno, Some(errno) if errno == Errno::ENODEV || errno.raw() == libc::ENODATA)
+                {
+                    report
+                        .cause("an address came or went, and the GIDs moved: never keep an index");
+                    report.next("look the index up when connecting: `Context::find_gid`");
+                }
+            }
+        }
+    }
+}
+
+into_io!(ModifyError);
+
+struct OrNothing(QpAttrMask);
+
+impl fmt::Display for OrNothing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            f.write_str("nothing")
+        } else {
+            fmt::Display::fmt(&self.0, f)
+        }
+    }
+}
