@@ -162,7 +162,7 @@ fn each_queue_is_stopped_by_itself_and_all_end_with_the_context() {
     );
     let blocked = |events: &AsyncEvents| {
         let events = events.clone();
-        thread::spawn(move || events.wait().unwrap_err())
+        thread::spawn(move || events.next().unwrap_err())
     };
     let (first, second, third) = (blocked(&one), blocked(&two), blocked(&context.events()));
     thread::sleep(SOON / 4);

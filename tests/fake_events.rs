@@ -133,7 +133,7 @@ fn a_reader_that_waits_is_woken() {
     let end = End::new(&device);
     let reader = end.context.events();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| reader.wait().unwrap().kind());
+        let waiting = scope.spawn(|| reader.next().unwrap().kind());
         std::thread::sleep(Duration::from_millis(20));
         device.set_port_up(false);
         assert_eq!(waiting.join().unwrap(), AsyncEventKind::PortErr);
@@ -147,7 +147,7 @@ fn a_reader_that_waits_is_woken() {
     } = end;
     drop((context, pd, cq, qp));
     // The device is closed, and the reader is told, by us: the kernel would never.
-    assert!(matches!(reader.wait(), Err(EventError::ContextClosed)));
+    assert!(matches!(reader.next(), Err(EventError::ContextClosed)));
     assert!(device.live().is_nothing());
 }
 

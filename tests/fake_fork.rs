@@ -73,7 +73,7 @@ fn a_child_that_drops_everything_does_not_disturb_readers_that_wait_nor_acks() {
     let limit = Duration::from_secs(20);
     let waiters = [queue.clone(), events.clone()].map(|events| {
         thread::spawn(move || {
-            let event = events.wait_timeout(limit);
+            let event = events.next_timeout(limit);
             event.map(|event| event.map(|event| event.kind()))
         })
     });

@@ -47,7 +47,7 @@ fn an_event_handed_to_another_thread_keeps_its_object_until_that_thread_is_done(
             is_done.store(num.0, Ordering::SeqCst);
         })
     };
-    to_worker.send(events.wait().unwrap()).unwrap();
+    to_worker.send(events.next().unwrap()).unwrap();
     has_started.recv_timeout(TOO_LONG).unwrap();
     let num = end.qp.qp_num().0;
     end.qp.destroy().unwrap();
@@ -78,7 +78,7 @@ fn completions_and_events_may_both_finish_a_teardown_and_it_happens_once() {
                 drop(qp);
             })
         };
-        let event = end.context.events().wait().unwrap();
+        let event = end.context.events().next().unwrap();
         assert_eq!(event.kind(), AsyncEventKind::QpLastWqeReached);
         let by_event = {
             let qp = end.qp;
@@ -114,7 +114,7 @@ fn late_events_of_queue_pairs_in_teardown_are_dropped_quietly_and_hold_nothing_u
         let events = events.clone();
         thread::spawn(move || {
             let mut seen = 0;
-            while let Ok(event) = events.wait() {
+            while let Ok(event) = events.next() {
                 assert_eq!(event.kind(), AsyncEventKind::QpLastWqeReached);
                 let fits = matches!(event.subject(), Subject::Qp(_) | Subject::Gone(_));
                 assert!(fits, "{event:?}");
@@ -148,7 +148,7 @@ fn an_event_that_a_newer_kernel_adds_holds_up_no_teardown() {
     let end = End::new(&device);
     let events = end.context.events();
     assert!(device.raise_qp(&end.qp, AsyncEventKind::QpAccessErr));
-    let event = events.wait().unwrap();
+    let event = events.next().unwrap();
     drop(end);
     assert_eq!(device.live().qps, 1, "held by its event");
     drop((event, events));
@@ -164,7 +164,7 @@ fn a_reader_is_stopped_though_no_event_ever_comes_and_the_context_is_dropped() {
         let context = device.open().unwrap();
         let events = context.events();
         let stop = events.clone();
-        let reader = thread::spawn(move || events.wait().unwrap_err());
+        let reader = thread::spawn(move || events.next().unwrap_err());
         if round % 2 == 0 {
             stop.stop();
             drop(context);
@@ -184,10 +184,10 @@ fn a_reader_may_be_stopped_by_the_thread_that_handles_its_event() {
     let end = End::new(&device);
     let events = end.context.events();
     assert!(device.raise_qp(&end.qp, AsyncEventKind::CommEst));
-    let event = events.wait().unwrap();
+    let event = events.next().unwrap();
     // From inside of the handling, with the event in hand.
     events.stop();
-    assert_eq!(events.wait().unwrap_err(), EventError::Stopped);
+    assert_eq!(events.next().unwrap_err(), EventError::Stopped);
     drop(event);
     end.qp.try_destroy().unwrap();
 }

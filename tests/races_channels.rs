@@ -271,9 +271,9 @@ const WORK: [(&str, Work); 7] = [
     ("next", |it| {
         until(|| it.channel.next().map(CompletionEvent::ack))
     }),
-    ("events", |it| until(|| it.context.events().wait())),
+    ("events", |it| until(|| it.context.events().next())),
     ("event queue", |it| match it.context.event_queue() {
-        Ok(events) => until(|| events.wait_timeout(SOON)),
+        Ok(events) => until(|| events.next_timeout(SOON)),
         Err(error) => error.to_string(),
     }),
     ("channels and queues", |it| {

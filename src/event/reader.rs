@@ -48,7 +48,7 @@ impl AsyncEvents {
     /// Waits for the next event.
     ///
     /// If the event is about an object whose creation has not returned yet on another thread, it
-    /// waits for that, too; [`wait_timeout`](Self::wait_timeout) and even
+    /// waits for that, too; [`next_timeout`](Self::next_timeout) and even
     /// [`try_next`](Self::try_next) do the same.
     ///
     /// # Errors
@@ -57,7 +57,12 @@ impl AsyncEvents {
     /// [`EventError::ForeignProcess`] in a forked child; [`EventError::BadRecord`] and
     /// [`EventError::Os`] if the kernel does what it never should.
     #[doc(alias = "ibv_get_async_event")]
-    pub fn wait(&self) -> Result<AsyncEvent, EventError> {
+    #[doc(alias = "wait")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "clones share the events, so it takes `&self`; `iter` gives the iterator"
+    )]
+    pub fn next(&self) -> Result<AsyncEvent, EventError> {
         loop {
             if let Some(event) = self.next_until(Until::Forever)? {
                 return Ok(event);
@@ -69,8 +74,9 @@ impl AsyncEvents {
     /// `None` when the time is up.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<AsyncEvent>, EventError> {
+    /// As [`next`](Self::next).
+    #[doc(alias = "wait_timeout")]
+    pub fn next_timeout(&self, timeout: Duration) -> Result<Option<AsyncEvent>, EventError> {
         self.next_until(Until::after(timeout))
     }
 
@@ -78,7 +84,7 @@ impl AsyncEvents {
     /// gives `None`.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// As [`next`](Self::next).
     pub fn try_next(&self) -> Result<Option<AsyncEvent>, EventError> {
         self.next_until(Until::Now)
     }
@@ -158,7 +164,7 @@ impl Iterator for Incoming {
         if self.ended {
             return None;
         }
-        let next = self.events.wait();
+        let next = self.events.next();
         self.ended = next.is_err();
         match next {
             Err(EventError::Stopped | EventError::ContextClosed) => None,

@@ -33,13 +33,13 @@ fn a_child_may_do_what_it_likes_with_what_it_inherited() {
     let (_object, registration) = rig.object(Class::Cq);
     let element = registration.token().as_raw();
     rig.raise(element, AsyncEventKind::CqErr);
-    let mut event = Some(rig.events.wait().unwrap());
+    let mut event = Some(rig.events.next().unwrap());
     rig.raise(1, AsyncEventKind::PortErr);
     let waiter = {
         let events = Rig::new();
         let clone = events.events.clone();
         (
-            thread::spawn(move || clone.wait_timeout(Duration::from_secs(2)).map(drop)),
+            thread::spawn(move || clone.next_timeout(Duration::from_secs(2)).map(drop)),
             events,
         )
     };
@@ -48,8 +48,8 @@ fn a_child_may_do_what_it_likes_with_what_it_inherited() {
     let foreign = |result: Result<_, EventError>| matches!(result, Err(EventError::ForeignProcess));
     let right = in_child(|| {
         let refused = foreign(rig.events.try_next())
-            && foreign(rig.events.wait().map(Some))
-            && foreign(rig.events.wait_timeout(A_WHILE));
+            && foreign(rig.events.next().map(Some))
+            && foreign(rig.events.next_timeout(A_WHILE));
         rig.events.stop();
         rig.source.close();
         waiter.1.events.stop();
@@ -64,7 +64,7 @@ fn a_child_may_do_what_it_likes_with_what_it_inherited() {
         "the child has not acked"
     );
     assert_eq!(
-        rig.events.wait().unwrap().kind(),
+        rig.events.next().unwrap().kind(),
         AsyncEventKind::PortErr,
         "nor read, nor stopped"
     );

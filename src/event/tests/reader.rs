@@ -21,7 +21,7 @@ fn end_blocked(rig: &Rig, readers: usize, end: impl FnOnce()) -> Vec<EventError>
         thread::spawn(move || {
             // Events on the way to the end are let go.
             let error = loop {
-                if let Err(error) = events.wait() {
+                if let Err(error) = events.next() {
                     break error;
                 }
             };
@@ -47,7 +47,7 @@ fn a_blocked_reader_gets_the_event() {
     let rig = Rig::new();
     let reader = {
         let events = rig.events.clone();
-        thread::spawn(move || events.wait().unwrap())
+        thread::spawn(move || events.next().unwrap())
     };
     thread::sleep(A_WHILE);
     rig.raise(1, AsyncEventKind::PortActive);
@@ -63,17 +63,17 @@ fn with_nothing_there_it_says_none_at_once_or_when_the_time_is_up() {
     assert!(rig.events.try_next().unwrap().is_none());
     for timeout in [Duration::ZERO, Duration::from_micros(1), A_WHILE] {
         let began = Instant::now();
-        assert!(rig.events.wait_timeout(timeout).unwrap().is_none());
+        assert!(rig.events.next_timeout(timeout).unwrap().is_none());
         assert!(began.elapsed() >= timeout, "never early");
         assert!(began.elapsed() < TOO_LONG);
     }
     rig.raise(1, AsyncEventKind::PortErr);
     assert!(
-        rig.events.wait_timeout(Duration::ZERO).unwrap().is_some(),
+        rig.events.next_timeout(Duration::ZERO).unwrap().is_some(),
         "what is there is given"
     );
     rig.raise(1, AsyncEventKind::PortErr);
-    assert!(rig.events.wait_timeout(Duration::MAX).unwrap().is_some());
+    assert!(rig.events.next_timeout(Duration::MAX).unwrap().is_some());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn the_file_is_non_blocking_and_stays_as_it_is() {
     let before = flags();
     assert!(before.contains(OFlag::O_NONBLOCK));
     rig.raise(1, AsyncEventKind::PortErr);
-    drop(rig.events.wait().unwrap());
+    drop(rig.events.next().unwrap());
     assert!(rig.events.try_next().unwrap().is_none());
     assert_eq!(flags(), before);
     assert_eq!(
@@ -120,13 +120,13 @@ fn stop_ends_everyone_at_once_and_for_good() {
     assert_eq!(said, [EventError::Stopped; 4]);
     rig.raise(1, AsyncEventKind::PortErr);
     assert_eq!(
-        rig.events.wait().unwrap_err(),
+        rig.events.next().unwrap_err(),
         EventError::Stopped,
         "and does not read on"
     );
     assert_eq!(rig.events.try_next().unwrap_err(), EventError::Stopped);
     assert_eq!(
-        rig.events.wait_timeout(TOO_LONG).unwrap_err(),
+        rig.events.next_timeout(TOO_LONG).unwrap_err(),
         EventError::Stopped
     );
     assert!(is_readable(rig.events.wake_fd()));
@@ -140,7 +140,7 @@ fn stop_and_join_a_thousand_times() {
         let rig = Rig::new();
         let reader = {
             let events = rig.events.clone();
-            thread::spawn(move || events.wait().unwrap_err())
+            thread::spawn(move || events.next().unwrap_err())
         };
         rig.events.stop();
         assert_eq!(reader.join().unwrap(), EventError::Stopped);
@@ -161,7 +161,7 @@ fn closing_the_context_ends_readers_after_what_is_queued() {
     assert!(!is_readable(&rig.events), "all five have been read");
     rig.raise(1, AsyncEventKind::PortActive);
     assert!(
-        rig.events.wait().is_ok(),
+        rig.events.next().is_ok(),
         "the kernel keeps port events readable"
     );
     assert_eq!(
@@ -199,10 +199,10 @@ fn after_device_fatal_each_waiter_ends_once() {
     assert_eq!(count(Err(EventError::DeviceGone)), 4);
     assert_eq!(said.len(), 6);
     assert!(rig.status.is_gone(), "and every call on the context knows");
-    assert_eq!(rig.events.wait().unwrap_err(), EventError::DeviceGone);
+    assert_eq!(rig.events.next().unwrap_err(), EventError::DeviceGone);
     assert_eq!(rig.events.try_next().unwrap_err(), EventError::DeviceGone);
     assert_eq!(
-        rig.events.wait_timeout(TOO_LONG).unwrap_err(),
+        rig.events.next_timeout(TOO_LONG).unwrap_err(),
         EventError::DeviceGone
     );
 }
@@ -232,10 +232,10 @@ fn a_call_that_found_the_device_gone_does_not_keep_the_event_from_a_waiter() {
     let rig = Rig::new();
     rig.status.mark_gone();
     assert!(rig.events.try_next().unwrap().is_none());
-    assert!(rig.events.wait_timeout(A_WHILE).unwrap().is_none());
+    assert!(rig.events.next_timeout(A_WHILE).unwrap().is_none());
     let reader = {
         let events = rig.events.clone();
-        thread::spawn(move || events.wait().map(|event| event.kind()))
+        thread::spawn(move || events.next().map(|event| event.kind()))
     };
     thread::sleep(A_WHILE);
     rig.raise(0, AsyncEventKind::DeviceFatal);
@@ -248,10 +248,10 @@ fn a_device_fatal_that_never_comes_is_not_waited_for_for_ever() {
     let rig = Rig::new();
     rig.status.mark_gone();
     let began = Instant::now();
-    assert_eq!(rig.events.wait().unwrap_err(), EventError::DeviceGone);
+    assert_eq!(rig.events.next().unwrap_err(), EventError::DeviceGone);
     assert!(began.elapsed() >= Duration::from_secs(4));
     let began = Instant::now();
-    assert_eq!(rig.events.wait().unwrap_err(), EventError::DeviceGone);
+    assert_eq!(rig.events.next().unwrap_err(), EventError::DeviceGone);
     assert!(began.elapsed() < Duration::from_secs(4), "once is enough");
 }
 
@@ -298,11 +298,11 @@ fn a_reader_that_was_too_slow_is_not_stuck_in_read() {
     rig.raise(1, AsyncEventKind::PortErr);
     assert!(is_readable(&rig.events));
     // Another reader is faster.
-    drop(rig.events.clone().wait().unwrap());
+    drop(rig.events.clone().next().unwrap());
     assert!(rig.events.try_next().unwrap().is_none());
     assert!(
         rig.events
-            .wait_timeout(Duration::from_millis(1))
+            .next_timeout(Duration::from_millis(1))
             .unwrap()
             .is_none()
     );
@@ -315,12 +315,12 @@ fn a_record_that_is_none_is_an_error_and_the_next_one_is_read() {
         let bytes = record(1, AsyncEventKind::PortErr.raw());
         rig.send(&bytes[..len]);
         assert_eq!(
-            rig.events.wait().unwrap_err(),
+            rig.events.next().unwrap_err(),
             EventError::BadRecord { len }
         );
     }
     rig.raise(1, AsyncEventKind::PortErr);
-    assert!(rig.events.wait().is_ok());
+    assert!(rig.events.next().is_ok());
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn an_error_of_the_kernel_is_handed_on() {
     let source = super::super::source::EventSource::new(file, Arc::new(Status::new())).unwrap();
     let events = super::super::AsyncEvents::new(Arc::new(source));
     let eisdir = Errno::from_raw(nix::errno::Errno::EISDIR as i32);
-    assert_eq!(events.wait().unwrap_err(), EventError::Os(eisdir));
+    assert_eq!(events.next().unwrap_err(), EventError::Os(eisdir));
     assert_eq!(events.iter().count(), 1, "an iterator ends with the error");
 }
 
@@ -351,7 +351,7 @@ fn a_reader_does_not_keep_the_context_and_lets_go_of_its_files() {
     } = rig;
     owner.close();
     drop((owner, own));
-    assert_eq!(events.wait().unwrap_err(), EventError::ContextClosed);
+    assert_eq!(events.next().unwrap_err(), EventError::ContextClosed);
     drop(events);
     assert!(source.upgrade().is_none());
     let refused = nix::unistd::write(&kernel, &[0; 16]);

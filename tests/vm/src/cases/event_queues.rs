@@ -164,7 +164,7 @@ fn end_with_the_context() -> CaseResult {
     let (one, two) = (context.event_queue()?, context.event_queue()?);
     let blocked = |events: &AsyncEvents| {
         let events = events.clone();
-        std::thread::spawn(move || events.wait().err())
+        std::thread::spawn(move || events.next().err())
     };
     let (first, second) = (blocked(&one), blocked(&two));
     one.stop();

@@ -293,7 +293,7 @@ fn each_event_to_one_reader() -> CaseResult {
             let events = a.context.events();
             thread::spawn(move || {
                 let mut count = 0u64;
-                while let Ok(Some(event)) = events.wait_timeout(Duration::from_secs(2)) {
+                while let Ok(Some(event)) = events.next_timeout(Duration::from_secs(2)) {
                     count += u64::from(event.kind() == AsyncEventKind::CqErr);
                 }
                 count
@@ -333,7 +333,7 @@ fn stop_wakes_readers() -> CaseResult {
     let waiting: Vec<_> = (0..3)
         .map(|_| {
             let events = events.clone();
-            on_thread(move || events.wait().err())
+            on_thread(move || events.next().err())
         })
         .collect();
     thread::sleep(Duration::from_millis(100));
@@ -346,7 +346,7 @@ fn stop_wakes_readers() -> CaseResult {
     }
     same(
         "later",
-        context.events().wait().err(),
+        context.events().next().err(),
         Some(EventError::Stopped),
     )?;
     Ok(Verdict::Passed)
@@ -357,7 +357,7 @@ fn close_ends_readers() -> CaseResult {
     let events = context.events();
     let waiting = on_thread({
         let events = events.clone();
-        move || events.wait().err()
+        move || events.next().err()
     });
     thread::sleep(Duration::from_millis(100));
     drop((context, pd));

@@ -22,7 +22,7 @@ pub fn next_seeing(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let event = events
-            .wait_timeout(left)?
+            .next_timeout(left)?
             .ok_or_else(|| format!("{kind} did not come"))?;
         seen(&event);
         if event.kind() == kind {

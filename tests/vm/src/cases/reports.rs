@@ -212,7 +212,7 @@ fn events_during_teardown_hold_nothing_up() -> CaseResult {
     let reader = on_thread(move || {
         let mut count = 0;
         loop {
-            match events.wait() {
+            match events.next() {
                 Ok(event) => count += u32::from(event.kind() == AsyncEventKind::QpLastWqeReached),
                 Err(end) => return (count, end),
             }
@@ -266,7 +266,7 @@ fn a_wrong_rkey_harms_no_teardown() -> CaseResult {
             let event = b
                 .context
                 .events()
-                .wait_timeout(Duration::from_millis(200))?;
+                .next_timeout(Duration::from_millis(200))?;
             ensure(event.is_none(), &format!("there is {event:?}"))?;
         }
         let done = on_thread(move || drop((a, b)));
@@ -286,7 +286,7 @@ fn a_reader_can_be_stopped_each_time() -> CaseResult {
         let reader = on_thread({
             let events = events.clone();
             move || loop {
-                if let Err(end) = events.wait() {
+                if let Err(end) = events.next() {
                     return end;
                 }
             }
@@ -376,7 +376,7 @@ fn one_edge_is_drained_whole() -> CaseResult {
 /// Reads until nothing has come for a while; gives back how many there were of port 1.
 fn count_until_quiet(events: &AsyncEvents) -> Result<u32, Failure> {
     let mut count = 0;
-    while let Some(event) = events.wait_timeout(Duration::from_secs(2))? {
+    while let Some(event) = events.next_timeout(Duration::from_secs(2))? {
         if event.kind() == AsyncEventKind::LidChange {
             ensure(
                 matches!(event.subject(), Subject::Port(1)),
@@ -482,7 +482,7 @@ fn signals_lose_no_event() -> CaseResult {
             let mut count = 0;
             while count < EVENTS {
                 let event = events
-                    .wait_timeout(SOON)?
+                    .next_timeout(SOON)?
                     .ok_or_else(|| format!("only {count} came"))?;
                 count += u32::from(event.kind() == AsyncEventKind::CommEst);
             }

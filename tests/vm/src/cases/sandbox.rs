@@ -114,7 +114,7 @@ fn under_the_filter(options: &OpenOptions) -> Result<(), Failure> {
     srq.post_recv(&[RecvWr::new(5, &[room.slice(..)?])])?;
     a.qp.modify(&QpAttr::to_state(QpState::Sqd))?;
     let events = a.context.events();
-    events.wait_timeout(SOON)?;
+    events.next_timeout(SOON)?;
     // Receives of a queue pair in the error state are flushed by another doorbell.
     b.qp.post_recv(&[RecvWr::new(6, &[room.slice(..)?])])?;
     b.qp.modify(&QpAttr::to_state(QpState::Err))?;

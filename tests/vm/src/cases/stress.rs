@@ -141,7 +141,7 @@ fn reader(
     thread::spawn(move || {
         let mut read = 0;
         loop {
-            match events.wait() {
+            match events.next() {
                 Ok(event) => {
                     if event.kind().class() == Class::Port {
                         continue;

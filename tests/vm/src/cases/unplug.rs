@@ -65,7 +65,7 @@ type Ended = Result<(u32, EventError), String>;
 fn read_to_the_end(events: &AsyncEvents) -> Ended {
     let mut fatal = 0;
     loop {
-        match events.wait() {
+        match events.next() {
             Ok(event) if event.kind() == AsyncEventKind::DeviceFatal => {
                 if !matches!(event.subject(), Subject::Device) {
                     return Err(format!("DEVICE_FATAL on {}", event.subject()));
@@ -156,9 +156,9 @@ fn under_load<T: Send + 'static>(
     ended(readers)?;
     // Sticky, for every reader and every kind of wait.
     let gone = Some(EventError::DeviceGone);
-    same("wait", context.events().wait().err(), gone)?;
+    same("next", context.events().next().err(), gone)?;
     same("try_next", events.try_next().err(), gone)?;
-    same("wait_timeout", events.wait_timeout(SOON).err(), gone)?;
+    same("next_timeout", events.next_timeout(SOON).err(), gone)?;
     ensure(context.is_gone(), "the context does not know")?;
     all_say_gone(&context, &cq)?;
 
@@ -191,7 +191,7 @@ fn under_load<T: Send + 'static>(
     // The other context: what was not read is gone, the fatal event is not.
     let unread_events = unread.events();
     drop(next(&unread_events, AsyncEventKind::DeviceFatal)?);
-    same("the other context", unread_events.wait().err(), gone)?;
+    same("the other context", unread_events.next().err(), gone)?;
     unread_qp.destroy()?;
     unread_cq.destroy()?;
     same("events read there", unread_tally.reported(), 0)?;
