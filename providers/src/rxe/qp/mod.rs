@@ -1,0 +1,219 @@
+//! rxe's queue pair: a ring of sends with a doorbell, and a ring of receives without one.
+//!
+//! Ground truth: the kernel's `rxe_req.c`, `rxe_resp.c`, `rxe_qp.c`. Each ring has a lock of its
+//! own, so that posting receives never waits for a doorbell.
+//!
+//! A doorbell is rung under the lock: whoever destroys the queue pair waits for it, so it can reach
+//! neither a handle that has been given to somebody else nor make the destroy say "busy".
+
+mod core;
+mod recv;
+mod send;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use uverbs_abi::CommandError;
+use uverbs_abi::sys::process::Life;
+
+pub(super) use self::core::{Core, usable};
+pub use self::recv::RecvRing;
+pub use self::send::SendRing;
+use super::cq::foreign;
+use super::receivers::{Receiver, Receivers};
+use crate::contract::{ExclusiveRecv, ExclusiveSend, QpOps};
+use crate::error::{CloseError, PostCause, PostError};
+use crate::shelf::Shelf;
+use crate::types::{QpCaps, QpHandle, QpNum, QpState};
+use crate::verbs;
+use crate::wr::{RecvWr, SendWr};
+
+/// rxe's queue pair.
+#[derive(Debug)]
+pub struct RxeQp {
+    core: Arc<Core>,
+    life: Life,
+    qp_num: QpNum,
+    caps: QpCaps,
+    send: Shelf<Box<SendRing>>,
+    /// None with a shared receive queue.
+    recv: Option<Arc<Receiver>>,
+}
+
+impl RxeQp {
+    pub(super) fn new(
+        core: Arc<Core>,
+        qp_num: QpNum,
+        granted: QpCaps,
+        send: SendRing,
+        recv: Option<RecvRing>,
+    ) -> Self {
+        // What the rings really hold: 6.1 reports what was asked for instead.
+        let caps = QpCaps {
+            max_send_wr: send.work.capacity(),
+            max_recv_wr: recv.as_ref().map_or(0, |recv| recv.queue.capacity()),
+            max_recv_sge: if recv.is_some() {
+                granted.max_recv_sge
+            } else {
+                0
+            },
+            ..granted
+        };
+        let recv = recv.map(|recv| Arc::new(Shelf::new(Box::new(recv))));
+        if let (Some(recv), Some(receivers)) = (&recv, Receivers::of(&core.session)) {
+            receivers.insert(qp_num, recv);
+        }
+        Self {
+            life: core.session.status().life(),
+            core,
+            qp_num,
+            caps,
+            send: Shelf::new(Box::new(send)),
+            recv,
+        }
+    }
+
+    fn recv(&self) -> Result<&Receiver, PostError> {
+        self.recv
+            .as_deref()
+            .ok_or(PostError::new(0, PostCause::UsesSharedReceiveQueue))
+    }
+
+    /// Whether a lock may be taken.
+    #[inline]
+    fn ours(&self) -> Result<(), PostError> {
+        if self.life.is_on() || self.core.session.is_ours() {
+            Ok(())
+        } else {
+            Err(PostError::new(0, PostCause::ForeignProcess))
+        }
+    }
+
+    /// Whether a ring is one of ours, and there is a lock that may be taken.
+    fn is_from_here(&self, core: &Arc<Core>) -> bool {
+        Arc::ptr_eq(core, &self.core) && self.core.session.is_ours()
+    }
+}
+
+impl Drop for RxeQp {
+    fn drop(&mut self) {
+        if let Some(recv) = self.recv.as_ref().filter(|_| self.core.session.is_ours())
+            && let Some(receivers) = Receivers::of(&self.core.session)
+        {
+            receivers.remove(self.qp_num, recv);
+        }
+    }
+}
+
+impl QpOps for RxeQp {
+    fn handle(&self) -> QpHandle {
+        self.core.handle
+    }
+
+    fn qp_num(&self) -> QpNum {
+        self.qp_num
+    }
+
+    fn caps(&self) -> QpCaps {
+        self.caps
+    }
+
+    fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.ours()?;
+        self.send.with_or(|ring| ring.post_send(wrs))
+    }
+
+    fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.ours()?;
+        let recv = self.recv()?;
+        // No call in this, so that nothing has to be put aside for one.
+        match recv.try_with(|ring| ring.post_one(wrs)).flatten() {
+            Some(true) => Ok(()),
+            // It is in the queue; if somebody has taken that meanwhile, they look after it.
+            Some(false) => recv.with(|ring| ring.posted(Ok(()), 1)).unwrap_or(Ok(())),
+            None => recv.with_or(|ring| ring.post_recv(wrs)),
+        }
+    }
+
+    fn known_state(&self) -> QpState {
+        self.core.state()
+    }
+
+    fn commands(&self) -> &Mutex<()> {
+        &self.core.commands
+    }
+
+    fn state_changed(&self, state: QpState) -> Result<(), CommandError> {
+        let before = self.core.state.swap(state.raw(), Ordering::Relaxed);
+        if before == QpState::Sqd.raw() && state == QpState::Rts {
+            // What was posted in SQD waits for somebody to say so.
+            self.core.session.doorbell(self.core.handle.0)?;
+        }
+        Ok(())
+    }
+
+    fn set_max_rd_atomic(&self, max_rd_atomic: u8) {
+        self.core
+            .no_reads
+            .store(max_rd_atomic == 0, Ordering::Relaxed);
+    }
+
+    fn settle(&self) {
+        if let Some(recv) = self.recv.as_deref().filter(|_| self.core.session.is_ours()) {
+            // As in `Receivers::failed`.
+            let _ = recv.with(|ring| ring.settle());
+        }
+    }
+
+    fn take_send(&self) -> Result<ExclusiveSend, PostError> {
+        self.ours()?;
+        Ok(ExclusiveSend::Rxe(self.send.take()?))
+    }
+
+    fn put_back_send(&self, queue: ExclusiveSend) {
+        let ExclusiveSend::Rxe(ring) = queue;
+        if self.is_from_here(&ring.core) {
+            self.send.put_back(ring);
+        }
+    }
+
+    fn take_recv(&self) -> Result<ExclusiveRecv, PostError> {
+        self.ours()?;
+        Ok(ExclusiveRecv::Rxe(self.recv()?.take()?))
+    }
+
+    fn put_back_recv(&self, queue: ExclusiveRecv) {
+        let ExclusiveRecv::Rxe(ring) = queue;
+        if let (true, Some(shelf)) = (self.is_from_here(&ring.core), &self.recv) {
+            shelf.put_back(ring);
+            // A failure that was polled meanwhile found nobody to tell.
+            self.settle();
+        }
+    }
+
+    fn destroy(&self) -> Result<u32, CloseError> {
+        if !self.core.session.is_ours() {
+            return Err(foreign("QP_DESTROY"));
+        }
+        let send = self.send.close()?;
+        let recv = match self.recv.as_deref().map(Shelf::close).transpose() {
+            Ok(recv) => recv,
+            Err(absent) => {
+                self.send.reopen(send);
+                return Err(absent.into());
+            }
+        };
+        match verbs::qp::destroy(&self.core.session, self.core.handle) {
+            // The rings are unmapped here, after the kernel object is gone.
+            Ok(reported) => Ok(reported),
+            Err(error) if error.is_done() => Err(error.into()),
+            Err(error) => {
+                self.send.reopen(send);
+                if let (Some(shelf), Some(recv)) = (&self.recv, recv) {
+                    shelf.reopen(recv);
+                }
+                Err(error.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What is read, written and refused, over heap memory that looks like a queue.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uverbs_abi::Mapping;
+
+use super::SharedQueue;
+
+fn words(bytes: usize, log2: u32, mask: u32) -> Arc<[AtomicU64]> {
+    let words: Arc<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
+    if let Some(first) = words.first() {
+        let [a, b, c, d] = log2.to_ne_bytes();
+        let [e, f, g, h] = mask.to_ne_bytes();
+        first.store(
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+            Ordering::Relaxed,
+        );
+    }
+    words
+}
+
+fn queue(bytes: usize, log2: u32, mask: u32) -> Result<SharedQueue<48>, &'static str> {
+    SharedQueue::new(Mapping::Heap(words(bytes, log2, mask)))
+}
+
+#[test]
+fn takes_what_fits_exactly_and_nothing_less() {
+    let queue_of = |bytes| queue(bytes, 6, 3);
+    let made = queue_of(384 + 4 * 64).unwrap();
+    assert_eq!((made.mask(), made.slot_len()), (3, 64));
+    assert!(queue_of(384 + 4 * 64 - 8).is_err());
+    assert!(queue_of(384).is_err());
+    assert!(queue_of(376).is_err());
+    assert!(queue_of(0).is_err());
+}
+
+#[test]
+fn refuses_headers_that_cannot_be() {
+    for (log2, mask) in [
+        (5, 3),
+        (17, 3),
+        (0, 3),
+        (u32::MAX, 3),
+        (6, 2),
+        (6, 4),
+        (6, u32::MAX),
+        (16, 1),
+    ] {
+        assert!(queue(4096, log2, mask).is_err(), "log2 {log2}, mask {mask}");
+    }
+    let small = SharedQueue::<208>::new(Mapping::Heap(words(4096, 7, 3)));
+    assert_eq!(small.unwrap_err(), "the slots are too small");
+}
+
+#[test]
+fn writes_inside_its_slot_only() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    // 6 is slot 2 once more.
+    let mut slot = queue.slot_mut(6);
+    slot.put::<0>(1);
+    slot.put::<40>(2);
+    let mut tail = slot.reborrow().tail();
+    tail.push(3);
+    tail.push(4);
+    let found: Vec<(usize, u64)> = memory
+        .iter()
+        .map(|word| word.load(Ordering::Relaxed))
+        .enumerate()
+        .skip(1)
+        .filter(|(_, word)| *word != 0)
+        .collect();
+    let start = (384 + 2 * 64) / 8;
+    assert_eq!(
+        found,
+        [(start, 1), (start + 5, 2), (start + 6, 3), (start + 7, 4)]
+    );
+    assert_eq!(queue.copy_out::<6>(2), [1, 0, 0, 0, 0, 2]);
+}
+
+#[test]
+fn bytes_fill_whole_words_and_end_with_the_slot() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    queue
+        .slot_mut(3)
+        .put_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    queue.slot_mut(2).put_bytes(&[0xff; 24]);
+    queue.slot_mut(1).put_bytes(&[]);
+    let tail = |slot: usize| -> Vec<u64> {
+        let at = (384 + slot * 64 + 40) / 8;
+        let words = memory.get(at..at + 3).unwrap();
+        words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
+    };
+    assert_eq!(
+        tail(3),
+        [0x0807_0605_0403_0201u64.to_le(), 0x0a09u64.to_le(), 0]
+    );
+    assert_eq!(tail(2), [u64::MAX; 3]);
+    assert_eq!(tail(1), [0; 3]);
+    let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        queue.slot_mut(0).put_bytes(&[0xff; 25]);
+    }));
+    assert_eq!(wrote.is_err(), cfg!(debug_assertions));
+    assert_eq!(tail(0), [0; 3]);
+    assert_eq!(queue.copy_out::<5>(1), [0; 5], "the next one is untouched");
+}
+
+#[test]
+fn a_pair_follows_the_head() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    queue.slot_mut(1).put_pair([7, 8]);
+    let found: Vec<(usize, u64)> = memory
+        .iter()
+        .map(|word| word.load(Ordering::Relaxed))
+        .enumerate()
+        .skip(1)
+        .filter(|(_, word)| *word != 0)
+        .collect();
+    let at = (384 + 64 + 40) / 8;
+    assert_eq!(found, [(at, 7), (at + 1, 8)]);
+}
+
+#[test]
+fn slots_come_one_after_another_and_round_again() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    let mut slots = queue.slots_mut(3);
+    for n in 1..=3 {
+        slots.slot().put::<0>(n);
+        slots.advance();
+    }
+    let mut filled = queue.slots(3);
+    for n in 1..=3 {
+        assert_eq!(filled.copy_out(), [n]);
+        filled.advance();
+    }
+    assert_eq!(queue.copy_out(3), [1]);
+    assert_eq!(queue.copy_out(0), [2]);
+    assert_eq!(queue.copy_out(1), [3]);
+}
+
+#[test]
+fn a_full_slot_takes_no_more() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    let mut slot = queue.slot_mut(0).tail();
+    slot.push(1);
+    slot.push(2);
+    for _ in 0..3 {
+        let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            slot.push(u64::MAX);
+        }));
+        assert_eq!(wrote.is_err(), cfg!(debug_assertions));
+    }
+    assert!(
+        memory
+            .iter()
+            .all(|word| word.load(Ordering::Relaxed) != u64::MAX)
+    );
+}
+
+#[test]
+fn the_indices_are_where_the_kernel_has_them() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    queue.producer().store(u32::MAX, Ordering::Relaxed);
+    queue.consumer().store(u32::MAX, Ordering::Relaxed);
+    let at = |byte: usize| {
+        memory
+            .get(byte / 8)
+            .unwrap()
+            .load(Ordering::Relaxed)
+            .to_ne_bytes()
+    };
+    assert_eq!(at(128), [255, 255, 255, 255, 0, 0, 0, 0]);
+    assert_eq!(at(256), [255, 255, 255, 255, 0, 0, 0, 0]);
+}
