@@ -381,12 +381,12 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     let sge = region.slice(..).unwrap();
     assert_eq!(
         told(qp.post_recv(&[RecvWr::new(1, &[sge])])),
-        "0 work requests were posted, then: the queue pair is in state RESET; move it to INIT first"
+        "posted 0 of the work requests, then: the queue pair is in state RESET; move it to INIT first"
     );
     let endpoint = qp.prepare(&PathOptions::default()).unwrap();
     assert_eq!(
         told(qp.post_send(&[SendWr::send(1, &[sge])])),
-        "0 work requests were posted, then: the queue pair is in state INIT; move it to RTR and RTS \
+        "posted 0 of the work requests, then: the queue pair is in state INIT; move it to RTR and RTS \
          first"
     );
     let sges = [sge; 3];
@@ -406,7 +406,7 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     ];
     assert_eq!(
         told(qp.post_send(&wrs)),
-        "1 work requests were posted, then: the request has 17 bytes of inline data, the queue pair \
+        "posted 1 of the work requests, then: the request has 17 bytes of inline data, the queue pair \
          takes 16"
     );
     let mut exclusive = qp.exclusive_send().unwrap();

@@ -7,7 +7,7 @@ use crate::types::QpState;
 
 /// Why a batch of work requests was not posted whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{accepted} work requests were posted, then: {cause}")]
+#[error("posted {accepted} of the work requests, then: {cause}")]
 #[doc(alias = "bad_wr")]
 pub struct PostError {
     /// How many of the batch, from its start, are in the queue and will complete. Unless `cause` is

@@ -20,14 +20,14 @@ pub struct DestroyError<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DestroyErrorCause {
-    /// Asynchronous events about it have been handed out and are not acked; it was left alone.
-    #[error("{outstanding} of its events are held and not acked; drop them first")]
+    /// Events about it have been handed out and are not acked; it was left alone.
+    #[error("not all of its events are acked ({outstanding} held); drop what is held first")]
     Outstanding {
         /// How many.
         outstanding: u32,
     },
     /// It is destroyed, and after the whole time some of its events are still held.
-    #[error("it is destroyed, but {outstanding} of its events are still held and not acked")]
+    #[error("it is destroyed, but not all of its events are acked ({outstanding} still held)")]
     StillHeld {
         /// How many.
         outstanding: u32,
