@@ -7,14 +7,12 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use support::channel::{Loop, connected, is_readable, plain};
+use support::channel::{Loop, SHORT, connected, is_readable, plain, send};
 use support::{Pair, pair};
 use uverbs::{
     Arm, CompletionAcks, ConnectOptions, PathOptions, QpAttr, QpState, Rc, RecvWr, SendWr,
     WaitError, Wc, WcStatus,
 };
-
-const SHORT: Duration = Duration::from_millis(1);
 
 #[test]
 fn a_queue_that_is_not_armed_says_nothing() {
@@ -277,17 +275,11 @@ fn more_events_than_a_pipe_holds_and_none_is_lost() {
     let it = Loop::new();
     let mut acks = CompletionAcks::new();
     let count = 9000;
-    let cq = it
-        .context
-        .create_cq(4)
-        .channel(&it.channel, 0)
-        .build()
-        .unwrap();
+    let cq = it.queue();
     let qp = connected(&it.pd, &cq, &it.receives);
     for _ in 0..count {
         cq.arm(Arm::Next).unwrap();
-        qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-        qp.post_send(&[plain().signaled()]).unwrap();
+        send(&qp, plain());
         cq.poll(&mut [Wc::default(); 4]).unwrap();
         it.receives.poll(&mut [Wc::default(); 4]).unwrap();
     }

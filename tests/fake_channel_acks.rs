@@ -5,36 +5,22 @@
 
 mod support;
 
-use std::time::Duration;
-
-use support::channel::{Loop, connected, plain};
+use support::channel::{A_WHILE, Loop, SHORT, connected, plain, send};
 use uverbs::event::EventError;
 use uverbs::fake::Fabric;
 use uverbs::{
-    Arm, CompletionAcks, CompletionQueue, CreateErrorCause, DestroyErrorCause, Errno, RecvWr,
-    WaitError, Wc,
+    Arm, CompletionAcks, CompletionQueue, CreateErrorCause, DestroyErrorCause, Errno, WaitError, Wc,
 };
-
-const SHORT: Duration = Duration::from_millis(1);
 
 #[test]
 fn acks_on_a_shared_channel_are_credited_to_the_right_queue() {
     let it = Loop::new();
     let count = 8;
-    let queues: Vec<_> = (0..count)
-        .map(|_| {
-            it.context
-                .create_cq(4)
-                .channel(&it.channel, 0)
-                .build()
-                .unwrap()
-        })
-        .collect();
+    let queues: Vec<_> = (0..count).map(|_| it.queue()).collect();
     for cq in &queues {
         cq.arm(Arm::Next).unwrap();
         let qp = connected(&it.pd, cq, &it.receives);
-        qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-        qp.post_send(&[plain().signaled()]).unwrap();
+        send(&qp, plain());
     }
     let mut events: Vec<_> = std::iter::from_fn(|| it.event()).collect();
     assert_eq!(events.len(), count);
@@ -64,16 +50,10 @@ fn acks_on_a_shared_channel_are_credited_to_the_right_queue() {
 #[test]
 fn a_destroy_waits_for_events_of_both_sorts() {
     let it = Loop::new();
-    let cq = it
-        .context
-        .create_cq(4)
-        .channel(&it.channel, 0)
-        .build()
-        .unwrap();
+    let cq = it.queue();
     let qp = connected(&it.pd, &cq, &cq);
     cq.arm(Arm::Next).unwrap();
-    qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-    qp.post_send(&[plain().signaled()]).unwrap();
+    send(&qp, plain());
     it.device.raise_cq(&cq, uverbs::AsyncEventKind::CqErr);
     let completion = it.event().unwrap();
     let asynchronous = it.context.events().try_next().unwrap().unwrap();
@@ -90,7 +70,7 @@ fn a_destroy_waits_for_events_of_both_sorts() {
     std::thread::scope(|scope| {
         let destroying = scope.spawn(|| cq.destroy().unwrap());
         drop(asynchronous);
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(A_WHILE);
         assert!(!destroying.is_finished());
         completion.ack();
         destroying.join().unwrap();
@@ -103,16 +83,10 @@ fn what_is_unread_goes_with_its_queue_and_is_not_waited_for() {
     it.sends.arm(Arm::Next).unwrap();
     it.receives.arm(Arm::Next).unwrap();
     it.send(plain());
-    it.qp.destroy().unwrap();
-    it.sends.destroy().unwrap();
-    assert_eq!(
-        it.channel
-            .try_next()
-            .unwrap()
-            .map(|event| event.cq().clone()),
-        Some(it.receives.clone())
-    );
-    assert!(it.channel.try_next().unwrap().is_none());
+    it.qp.clone().destroy().unwrap();
+    it.sends.clone().destroy().unwrap();
+    assert_eq!(it.told(), Some(it.receives.clone()));
+    assert_eq!(it.told(), None);
 }
 
 #[test]
@@ -146,22 +120,12 @@ fn gathered_acks_are_given_at_once_each_to_its_own_queue() {
 #[test]
 fn a_stale_or_forged_event_reaches_no_queue() {
     let it = Loop::new();
-    let first = it
-        .context
-        .create_cq(4)
-        .channel(&it.channel, 0)
-        .build()
-        .unwrap();
+    let first = it.queue();
     let qp = connected(&it.pd, &first, &it.receives);
     qp.destroy().unwrap();
     first.destroy().unwrap();
     // In its place.
-    let second = it
-        .context
-        .create_cq(4)
-        .channel(&it.channel, 0)
-        .build()
-        .unwrap();
+    let second = it.queue();
     for forged in [0, 1, 0x1_0000_0002, u64::MAX, 0x1_0000_0009] {
         it.device.forge_completion_event(forged);
     }
@@ -253,16 +217,10 @@ fn a_channel_of_another_open_device_is_refused_here_and_a_refusal_of_the_kernel_
 fn a_panic_with_an_event_in_hand_acks_it_whichever_was_declared_first() {
     let it = Loop::new();
     let one = |queue_first: bool| {
-        let cq = it
-            .context
-            .create_cq(4)
-            .channel(&it.channel, 0)
-            .build()
-            .unwrap();
+        let cq = it.queue();
         let qp = connected(&it.pd, &cq, &cq);
         cq.arm(Arm::Next).unwrap();
-        qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-        qp.post_send(&[plain().signaled()]).unwrap();
+        send(&qp, plain());
         qp.destroy().unwrap();
         let kept = cq.clone();
         let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -301,17 +259,11 @@ fn a_destroy_in_the_midst_of_events_always_returns() {
             });
         }
         for _ in 0..200 {
-            let cq = it
-                .context
-                .create_cq(4)
-                .channel(&it.channel, 0)
-                .build()
-                .unwrap();
+            let cq = it.queue();
             let qp = connected(&it.pd, &cq, &cq);
             for _ in 0..2 {
                 cq.arm(Arm::Next).unwrap();
-                qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-                qp.post_send(&[plain().signaled()]).unwrap();
+                send(&qp, plain());
                 cq.poll(&mut [Wc::default(); 4]).unwrap();
             }
             qp.destroy().unwrap();

@@ -4,12 +4,21 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::os::fd::BorrowedFd;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
     CompletionChannel, CompletionEvent, CompletionQueue, ConnectOptions, Context, PathOptions,
     ProtectionDomain, QueuePair, Rc, RecvWr, SendWr,
 };
+
+pub const SHORT: Duration = Duration::from_millis(1);
+/// Long enough for a thread to have got to where it waits.
+pub const A_WHILE: Duration = Duration::from_millis(30);
+/// How long anything may take that must end by itself.
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// A queue pair that is its own peer. Sends complete in one queue, receives in the other; both are on
 /// one channel.
@@ -43,10 +52,15 @@ impl Loop {
         }
     }
 
+    /// One more queue on the channel.
+    pub fn queue(&self) -> CompletionQueue {
+        let builder = self.context.create_cq(4).channel(&self.channel, 0);
+        builder.build().unwrap()
+    }
+
     /// One send and its receive.
     pub fn send(&self, wr: SendWr<'_>) {
-        self.qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
-        self.qp.post_send(&[wr.signaled()]).unwrap();
+        send(&self.qp, wr);
     }
 
     pub fn event(&self) -> Option<CompletionEvent> {
@@ -71,8 +85,37 @@ pub fn connected(
     qp
 }
 
+/// One send and its receive, on a queue pair that is its own peer.
+pub fn send(qp: &QueuePair<Rc>, wr: SendWr<'_>) {
+    qp.post_recv(&[RecvWr::new(2, &[])]).unwrap();
+    qp.post_send(&[wr.signaled()]).unwrap();
+}
+
 pub fn plain() -> SendWr<'static> {
     SendWr::send_inline(1, &[])
+}
+
+/// Something that is done on a thread of its own, and is not waited for without end.
+pub struct OnThread<T>(mpsc::Receiver<T>);
+
+pub fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> OnThread<T> {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    OnThread(is_done)
+}
+
+impl<T> OnThread<T> {
+    /// It is still at it after a while.
+    pub fn goes_on(&self) {
+        let ended = self.0.recv_timeout(A_WHILE).err();
+        assert_eq!(ended, Some(mpsc::RecvTimeoutError::Timeout));
+    }
+
+    /// What came of it.
+    pub fn ends(self) -> T {
+        let end = self.0.recv_timeout(SOON);
+        end.expect("it hangs, or has failed")
+    }
 }
 
 /// Whether `poll(2)` finds something to read.
