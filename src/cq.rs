@@ -12,7 +12,7 @@ use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
 use crate::attr::DeviceAttr;
-use crate::channel::{ChannelSource, CompletionChannel};
+use crate::channel::{Bell, ChannelSource, CompletionChannel};
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
@@ -43,6 +43,8 @@ pub(crate) struct CqInner {
     pub(crate) channel: Option<Arc<ChannelSource>>,
     /// How many wait for a completion, armed or about to arm.
     pub(crate) waiting: AtomicU32,
+    /// Wakes them when it is destroyed.
+    pub(crate) bell: Bell,
     context: Context,
 }
 
@@ -166,6 +168,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 user_data: self.user_data,
                 channel: channel.cloned(),
                 waiting: AtomicU32::new(0),
+                bell: Bell::default(),
                 context: self.context.clone(),
             });
             let object = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
@@ -264,7 +267,8 @@ impl CompletionQueue {
     /// Destroys it, then waits until every event about it that was read has been acked, completion
     /// events and asynchronous ones.
     ///
-    /// Other handles become inert. Waits **for ever** if this very thread holds such an event, as
+    /// Other handles become inert; who waits for completions through one is told
+    /// ([`WaitError::Destroyed`](crate::WaitError::Destroyed)). Waits **for ever** if this very thread holds such an event, as
     /// `ibv_destroy_cq(3)` does: [`try_destroy`](Self::try_destroy) and
     /// [`destroy_timeout`](Self::destroy_timeout) do not.
     ///
@@ -311,6 +315,10 @@ impl Teardown for CompletionQueue {
 
     fn close(&self) -> Result<Reported, uverbs_providers::error::CloseError> {
         self.inner.ops.destroy().map(Reported::from)
+    }
+
+    fn tell_waiters(&self) {
+        self.inner.bell.ring();
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) trait Teardown: Sized {
     fn session(&self) -> &Session;
     /// Destroys the kernel object and gives the events that the kernel had handed out.
     fn close(&self) -> Result<Reported, CloseError>;
+    /// The kernel object is gone, and whoever passes the gate learns so: tells those who wait for it.
+    fn tell_waiters(&self) {}
 }
 
 /// Enters an object's gate for the command `name`.
@@ -129,6 +131,7 @@ fn close<T: Teardown>(
         Err(CloseError::Command(error)) if error.is_done() => {
             drop(closing.closed_unknown());
             alone.destroyed();
+            object.tell_waiters();
             return Err(error.into());
         }
         Err(refusal) => {
@@ -137,6 +140,7 @@ fn close<T: Teardown>(
         }
     };
     alone.destroyed();
+    object.tell_waiters();
     Ok(settling)
 }
 

@@ -38,7 +38,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
@@ -53,17 +53,17 @@ use uverbs_abi::Errno;
 use uverbs_abi::sys::process::Mark;
 use uverbs_providers::wc::Wc;
 
-use crate::channel::{CompletionChannel, CompletionEvent, Step, WaitError, Waiter};
+use crate::channel::{CompletionChannel, CompletionEvent, Rope, Step, WaitError, Waiter};
 use crate::cq::CompletionQueue;
 use crate::event::{AsyncEvent, AsyncEvents, EventError};
 
 /// An epoll instance as the runtime wants it.
 #[derive(Debug)]
-struct Watched(OwnedFd);
+struct Watched(Epoll);
 
 impl AsRawFd for Watched {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.0.as_raw_fd()
     }
 }
 
@@ -72,6 +72,8 @@ impl AsRawFd for Watched {
 struct Ready {
     // Always there, until it is dropped.
     watched: Option<AsyncFd<Watched>>,
+    /// Watched as well, while completions of one queue are waited for.
+    rope: Option<Rope>,
     home: Mark,
 }
 
@@ -89,11 +91,31 @@ impl Ready {
             reason = "its successor (tokio 1.54) is unsafe, for types that may hand out another \
                       descriptor later or not keep it open; this one owns the one it hands out"
         )]
-        let watched = AsyncFd::with_interest(Watched(epoll.0), Interest::READABLE)?;
+        let watched = AsyncFd::with_interest(Watched(epoll), Interest::READABLE)?;
         Ok(Self {
             watched: Some(watched),
+            rope: None,
             home: Mark::here(),
         })
+    }
+
+    /// Watches this queue's bell as well, and no other's.
+    fn listen(&mut self, rope: Option<&Rope>) -> Result<(), EventError> {
+        if self.rope.as_ref() == rope || !self.home.is_ours() {
+            return Ok(());
+        }
+        let Some(watched) = &self.watched else {
+            return Err(EventError::RuntimeGone);
+        };
+        let epoll = &watched.get_ref().0;
+        if let Some(former) = self.rope.take() {
+            epoll.delete(former)?;
+        }
+        if let Some(rope) = rope {
+            epoll.add(rope, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+            self.rope = Some(rope.clone());
+        }
+        Ok(())
     }
 
     /// Calls `read` until it gives something, or until it gave nothing *after* readiness had been
@@ -150,10 +172,6 @@ macro_rules! stream {
             pub async fn next(&mut self) -> Option<Result<$event, EventError>> {
                 std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
             }
-
-            fn poll_event(&self, cx: &mut TaskContext<'_>) -> Poll<Result<$event, EventError>> {
-                self.ready.poll(cx, || self.$reader.try_next())
-            }
         }
 
         impl Stream for $stream {
@@ -166,7 +184,11 @@ macro_rules! stream {
                 if self.ended {
                     return Poll::Ready(None);
                 }
-                let Poll::Ready(next) = self.poll_event(cx) else {
+                if let Err(error) = self.ready.listen(None) {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                let Poll::Ready(next) = self.ready.poll(cx, || self.$reader.try_next()) else {
                     return Poll::Pending;
                 };
                 self.ended = next.is_err();
@@ -187,9 +209,7 @@ macro_rules! stream {
 
 /// The asynchronous events of a context, one after the other.
 ///
-/// Ends when the reader is stopped or the context closed; any other error is the last item. A stream
-/// that waits while a call finds the device gone is woken by the event that says so, and not without
-/// it.
+/// Ends when the reader is stopped or the context closed; any other error is the last item.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 #[doc(alias = "ibv_get_async_event")]
@@ -268,13 +288,25 @@ impl CompletionStream {
         ::tokio::task::consume_budget().await;
         let mut waiter = Waiter::new(cq);
         loop {
-            match waiter.step(out)? {
+            let rope = match waiter.step(out)? {
                 Step::Ready(done) => return Ok(done),
-                Step::Wait(room) => out = room,
-            }
-            let event = std::future::poll_fn(|cx| self.poll_event(cx)).await?;
+                Step::Wait { room, rope } => {
+                    out = room;
+                    rope
+                }
+            };
+            self.ready.listen(Some(rope))?;
+            let told = std::future::poll_fn(|cx| {
+                self.ready.poll(cx, || match self.channel.try_next()? {
+                    Some(event) => Ok(Some(Some(event))),
+                    None => Ok(rope.is_rung().then_some(None)),
+                })
+            });
             // Between here and the poll of the queue nothing is awaited.
-            waiter.told(event)?;
+            match told.await? {
+                Some(event) => waiter.told(event)?,
+                None => return Err(WaitError::Destroyed),
+            }
         }
     }
 }

@@ -12,8 +12,8 @@ use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::tokio::{AsyncEventStream, CompletionStream};
 use uverbs::{
-    Arm, AsyncEventKind, CompletionChannel, CompletionQueue, ConnectOptions, Context, PathOptions,
-    PollError, QueuePair, Rc, RecvWr, SendWr, Subject, WaitError, Wc,
+    Arm, AsyncEventKind, CompletionChannel, CompletionQueue, ConnectOptions, Context, Errno,
+    PathOptions, PollError, QueuePair, Rc, RecvWr, SendWr, Subject, WaitError, Wc,
 };
 
 const TOO_LONG: Duration = Duration::from_secs(20);
@@ -336,6 +336,78 @@ fn the_end_of_a_channel_alone_wakes_its_stream() {
         let mut stream = CompletionStream::new(&it.channel).unwrap();
         let gone = stream.wait(&it.cq, &mut [Wc::default()]).await.unwrap_err();
         assert!(matches!(gone, WaitError::Poll(PollError::DeviceGone)));
+    });
+}
+
+#[test]
+fn streams_that_wait_are_ended_by_a_removal_that_a_call_finds() {
+    on_both(|| async {
+        let gone = Some(EventError::DeviceGone);
+        let found = ended(|it| {
+            // Nobody raises anything.
+            it.device.fail_always("QUERY_PORT", Errno::EIO);
+            it.device.fail_always("QUERY_CONTEXT", Errno::EIO);
+            assert!(it.context.query_port(1).is_err());
+            it
+        });
+        assert_eq!(found.await, [gone, gone]);
+    });
+}
+
+#[test]
+fn a_destroy_of_the_queue_ends_the_task_that_waits_for_it() {
+    on_both(|| async {
+        let it = Loop::new();
+        let queue = || {
+            let builder = it.context.create_cq(4).channel(&it.channel, 0);
+            builder.build().unwrap()
+        };
+        let (first, second) = (queue(), queue());
+        let [one, two] = [
+            (first.clone(), second.clone()),
+            (first.clone(), second.clone()),
+        ]
+        .map(|(first, second)| {
+            let mut stream = CompletionStream::new(&it.channel).unwrap();
+            tokio::spawn(async move {
+                // One stream for one queue after the other, and for the channel's events.
+                let mut room = [Wc::default()];
+                for cq in [first, second] {
+                    let ended = stream.wait(&cq, &mut room).await.map(|done| done.len());
+                    assert!(matches!(ended, Err(WaitError::Destroyed)));
+                    let ended = stream.wait(&cq, &mut room).await.map(|done| done.len());
+                    assert!(matches!(ended, Err(WaitError::Destroyed)));
+                }
+                stream.next().await.map(|event| event.map(drop))
+            })
+        });
+        for cq in [first, second] {
+            tokio::time::sleep(A_WHILE).await;
+            cq.destroy().unwrap();
+        }
+        tokio::time::sleep(A_WHILE).await;
+        assert!(!one.is_finished() && !two.is_finished());
+        it.channel.stop();
+        assert_eq!((one.await.unwrap(), two.await.unwrap()), (None, None));
+    });
+}
+
+#[test]
+fn a_destroy_after_a_wait_was_dropped_disturbs_no_other_wait() {
+    on_both(|| async {
+        let it = Loop::new();
+        let mut stream = CompletionStream::new(&it.channel).unwrap();
+        let mut room = [Wc::default(); 4];
+        for _ in 0..3 {
+            let builder = it.context.create_cq(4).channel(&it.channel, 0);
+            let cq = builder.build().unwrap();
+            let dropped = timeout(A_WHILE, stream.wait(&cq, &mut room)).await;
+            assert!(dropped.is_err());
+            cq.destroy().unwrap();
+            assert!(timeout(A_WHILE, stream.next()).await.is_err());
+            it.send(1);
+            assert_eq!(stream.wait(&it.cq, &mut room).await.unwrap().len(), 2);
+        }
     });
 }
 

@@ -4,7 +4,8 @@
 //! Must never hold a lock over a system call.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crate::command::{Command, Reply};
@@ -14,6 +15,14 @@ use crate::legacy::Doorbell;
 use crate::sys::process::{Life, Mark};
 use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
 
+/// Somebody who is to be told when the device is found to be gone.
+pub trait WhenGone: fmt::Debug + Send + Sync {
+    /// The device is gone. Called by the thread that found out, which may be in the middle of any call
+    /// and hold its locks: it must neither wait nor call the device. Never in a forked child; as a
+    /// rule once, and twice if the finding and the naming of the listener meet.
+    fn device_gone(&self);
+}
+
 /// What is known of an open device beside the file itself. Whoever reads its events shares this,
 /// and so does not keep the file open.
 #[derive(Debug)]
@@ -22,6 +31,7 @@ pub struct Status {
     /// Ends with the device, or with this value.
     life: Life,
     gone: AtomicBool,
+    when_gone: OnceLock<Box<dyn WhenGone>>,
     errors: AtomicU32,
 }
 
@@ -33,6 +43,7 @@ impl Status {
             process: Mark::here(),
             life: Life::begin(),
             gone: AtomicBool::new(false),
+            when_gone: OnceLock::new(),
             errors: AtomicU32::new(0),
         }
     }
@@ -52,10 +63,38 @@ impl Status {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Records that the device has been removed.
+    /// Records that the device has been removed. Whoever does so first tells the one who is to be
+    /// [told](Self::tell_when_gone).
     pub fn mark_gone(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+        // Relaxed: as above; the one who is told has the fence below.
+        if self.gone.swap(true, Ordering::Relaxed) {
+            return;
+        }
         self.life.end();
+        // Pairs with the fence in `tell_when_gone`: either the listener is seen here, or the mark there.
+        fence(Ordering::SeqCst);
+        self.tell();
+    }
+
+    /// Names the one who is told when the device is found to be gone, at once if it has been. There is
+    /// one; what comes after it is ignored.
+    pub fn tell_when_gone(&self, listener: Box<dyn WhenGone>) {
+        if self.when_gone.set(listener).is_err() {
+            return;
+        }
+        // Pairs with the fence in `mark_gone`.
+        fence(Ordering::SeqCst);
+        if self.is_gone() {
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        if self.is_ours()
+            && let Some(listener) = self.when_gone.get()
+        {
+            listener.device_gone();
+        }
     }
 
     /// What says in one comparison that the calling process is the one that opened the device, and

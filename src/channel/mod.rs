@@ -8,6 +8,7 @@
 //! It must never block in `read()`, never credit an ack to another queue than the event's, and never
 //! lose an event that was read.
 
+mod bell;
 mod event;
 mod source;
 mod wait;
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 use uverbs_providers::verbs;
 
+pub(crate) use self::bell::Bell;
+#[cfg(feature = "tokio")]
+pub(crate) use self::bell::Rope;
 pub use self::event::{CompletionAcks, CompletionEvent};
 pub(crate) use self::source::ChannelSource;
 pub use self::wait::WaitError;
@@ -135,7 +139,9 @@ impl CompletionChannel {
 
     /// Waits for the next event.
     ///
-    /// An event of a queue that is gone or going is acked on its behalf and passed over.
+    /// An event of a queue that is gone or going is acked on its behalf and passed over. It goes on
+    /// waiting when the last of the channel's queues has been destroyed, and even when all other
+    /// handles of the channel are gone: [`stop`](Self::stop) it before, or close the context.
     ///
     /// # Errors
     /// [`EventError::Stopped`] after [`stop`](Self::stop); [`EventError::ContextClosed`] and
@@ -149,7 +155,7 @@ impl CompletionChannel {
     )]
     pub fn next(&self) -> Result<CompletionEvent, EventError> {
         loop {
-            if let Some(event) = self.source.next_until(Until::Forever)? {
+            if let Some(event) = self.source.next_until(Until::Forever, None)? {
                 return Ok(event);
             }
         }
@@ -161,7 +167,7 @@ impl CompletionChannel {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn next_timeout(&self, timeout: Duration) -> Result<Option<CompletionEvent>, EventError> {
-        self.source.next_until(Until::after(timeout))
+        self.source.next_until(Until::after(timeout), None)
     }
 
     /// The next event, if there is one. For use with `poll(2)` or `epoll(7)`: call it until it gives
@@ -170,7 +176,7 @@ impl CompletionChannel {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn try_next(&self) -> Result<Option<CompletionEvent>, EventError> {
-        self.source.next_until(Until::Now)
+        self.source.next_until(Until::Now, None)
     }
 
     /// Ends this handle, its clones, and everyone who waits through one of them or for a completion

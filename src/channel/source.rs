@@ -3,12 +3,14 @@
 //! Ground truth: `ib_uverbs_event_read`: one record of 8 bytes for one `read()`, which holds the
 //! number that the queue was created with; `EIO` once the kernel has let go of the channel.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno as Nix;
 use uverbs_abi::layout::event::ib_uverbs_comp_event_desc;
 
+use super::bell::Rope;
 use super::event::CompletionEvent;
 use crate::event::{EventError, EventFile, Found, Held, Ledger, Sort, Until, WeakObject};
 
@@ -40,13 +42,21 @@ impl ChannelSource {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    pub(super) fn next_until(&self, until: Until) -> Result<Option<CompletionEvent>, EventError> {
+    /// `None` when the time is up, or when the bell of the queue that is waited for has been rung.
+    pub(super) fn next_until(
+        &self,
+        until: Until,
+        rope: Option<&Rope>,
+    ) -> Result<Option<CompletionEvent>, EventError> {
         loop {
             if let Some(event) = self.read()? {
                 return Ok(Some(event));
             }
+            if rope.is_some_and(Rope::is_rung) {
+                return Ok(None);
+            }
             match until.left() {
-                Some(timeout) => self.file.poll(timeout)?,
+                Some(timeout) => self.file.poll(timeout, rope.map(AsFd::as_fd))?,
                 None => return Ok(None),
             }
         }
@@ -58,10 +68,7 @@ impl ChannelSource {
         loop {
             self.file.check()?;
             // Asked before the read: what was queued when the end was announced is still read.
-            let ending = self.file.ending().or_else(|| {
-                // No event says so here, and nothing more will come.
-                self.file.is_doomed().then_some(EventError::DeviceGone)
-            });
+            let ending = self.file.ending();
             let Some(token) = self.read_record()? else {
                 return ending.map_or(Ok(None), Err);
             };

@@ -12,6 +12,7 @@ use uverbs_providers::contract::Arm;
 use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
+use super::bell::Rope;
 use super::{ChannelSource, CompletionEvent};
 use crate::cq::CompletionQueue;
 use crate::error::{ObjectError, into_io};
@@ -30,21 +31,42 @@ pub enum WaitError {
     /// [`CompletionChannel::next`](crate::CompletionChannel::next) instead.
     #[error("the event that came is of {0:?}, which shares the channel")]
     OtherQueue(CompletionEvent),
+    /// The queue has been destroyed through another handle, before the wait or during it.
+    #[error("the completion queue has been destroyed")]
+    Destroyed,
     /// The queue could not be polled.
     #[error(transparent)]
-    Poll(#[from] PollError),
+    Poll(PollError),
     /// The queue could not be armed.
     #[error("cannot arm the completion queue: {0}")]
-    Arm(#[from] ObjectError),
+    Arm(#[source] ObjectError),
     /// The wait was ended.
     #[error(transparent)]
     Event(#[from] EventError),
 }
 
+impl From<PollError> for WaitError {
+    fn from(error: PollError) -> Self {
+        match error {
+            PollError::Destroyed => Self::Destroyed,
+            other => Self::Poll(other),
+        }
+    }
+}
+
+impl From<ObjectError> for WaitError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Destroyed { .. } => Self::Destroyed,
+            other => Self::Arm(other),
+        }
+    }
+}
+
 impl Explain for WaitError {
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::NoChannel | Self::OtherQueue(_) => None,
+            Self::NoChannel | Self::OtherQueue(_) | Self::Destroyed => None,
             Self::Poll(error) => Explain::errno(error),
             Self::Arm(error) => error.errno(),
             Self::Event(error) => Explain::errno(error),
@@ -53,7 +75,7 @@ impl Explain for WaitError {
 
     fn explain(&self, report: &mut Report) {
         match self {
-            Self::NoChannel | Self::OtherQueue(_) => {}
+            Self::NoChannel | Self::OtherQueue(_) | Self::Destroyed => {}
             Self::Poll(error) => error.explain(report),
             Self::Arm(error) => error.explain(report),
             Self::Event(error) => error.explain(report),
@@ -64,11 +86,16 @@ impl Explain for WaitError {
 into_io!(WaitError);
 
 /// What to do next in order to wait.
-pub(crate) enum Step<'b> {
+pub(crate) enum Step<'q, 'b> {
     /// There are completions.
     Ready(&'b mut [Wc]),
-    /// The queue is armed, and was empty after that. Here is the room again.
-    Wait(&'b mut [Wc]),
+    /// The queue is armed, and was empty after that.
+    Wait {
+        /// As it was given.
+        room: &'b mut [Wc],
+        /// Tells of the queue's destroy.
+        rope: &'q Rope,
+    },
 }
 
 impl CompletionQueue {
@@ -82,11 +109,13 @@ impl CompletionQueue {
     ///
     /// There may be more completions than there was room for: call it until done, it polls first.
     /// Several threads may wait for one queue; a completion ends the wait of one of them. What ends
-    /// all of them is [`CompletionChannel::stop`](crate::CompletionChannel::stop), or the end of the
-    /// device; a destroy of the queue does not.
+    /// all of them is a destroy of the queue through another handle,
+    /// [`CompletionChannel::stop`](crate::CompletionChannel::stop), or the end of the device.
+    ///
+    /// The first wait that finds nothing makes a descriptor, which the queue keeps.
     ///
     /// # Errors
-    /// [`WaitError`]. [`CompletionChannel::stop`](crate::CompletionChannel::stop) ends it.
+    /// [`WaitError`].
     pub fn wait<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], WaitError> {
         self.wait_until(out, Until::Forever)
     }
@@ -111,15 +140,16 @@ impl CompletionQueue {
     ) -> Result<&'b mut [Wc], WaitError> {
         let mut waiter = Waiter::new(self);
         loop {
-            let source = match waiter.step(out)? {
+            let rope = match waiter.step(out)? {
                 Step::Ready(done) => return Ok(done),
-                Step::Wait(room) => {
+                Step::Wait { room, rope } => {
                     out = room;
-                    self.source()?
+                    rope
                 }
             };
-            match source.next_until(until)? {
+            match self.source()?.next_until(until, Some(rope))? {
                 Some(event) => waiter.told(event)?,
+                None if rope.is_rung() => return Err(WaitError::Destroyed),
                 None => return Ok(self.poll(out)?),
             }
         }
@@ -149,7 +179,7 @@ impl<'q> Waiter<'q> {
     }
 
     /// Polls; if there is nothing, arms and polls once more.
-    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
+    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'q, 'b>, WaitError> {
         let cq = self.cq;
         let wanted = !out.is_empty();
         // Even where there is something to be polled: whoever was stopped is to end.
@@ -164,10 +194,12 @@ impl<'q> Waiter<'q> {
             return Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()));
         }
         self.count_in();
+        // Before the arming: see there.
+        let rope = cq.inner.bell.hang()?;
         cq.arm(Arm::Next)?;
         let count = cq.poll(out)?.len();
         if count == 0 {
-            return Ok(Step::Wait(out));
+            return Ok(Step::Wait { room: out, rope });
         }
         Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()))
     }

@@ -48,7 +48,8 @@ pub enum EventError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventQueueError {
-    /// The kernel refused; unsupported where it is too old for the call (6.1 is not).
+    /// The kernel refused; unsupported where it is too old for the call, which is of Linux 5.8 (6.1 is
+    /// the oldest that was tried).
     #[error("cannot make a queue of events: {0}")]
     Command(#[from] CommandError),
     /// The descriptors for waiting on it could not be prepared.

@@ -17,7 +17,7 @@ use nix::errno::Errno as Nix;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use uverbs_abi::session::Status;
+use uverbs_abi::session::{Status, WhenGone};
 
 use super::EventError;
 
@@ -32,8 +32,18 @@ pub(crate) struct EventFile {
     gone: AtomicBool,
     /// Files that end when this one does.
     followers: Mutex<Vec<Weak<Self>>>,
-    /// The file that this one follows, which must hear from it that the device is gone.
-    leader: Option<Weak<Self>>,
+}
+
+/// Ends the readers of a context's files when the device is found to be gone, by whatever call.
+#[derive(Debug)]
+struct EndsWithDevice(Weak<EventFile>);
+
+impl WhenGone for EndsWithDevice {
+    fn device_gone(&self) {
+        if let Some(leader) = self.0.upgrade() {
+            leader.end_all(|file| &file.gone);
+        }
+    }
 }
 
 impl EventFile {
@@ -41,7 +51,7 @@ impl EventFile {
     ///
     /// # Errors
     /// If there is no file descriptor left for waking the readers.
-    pub(crate) fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
+    fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
         let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
         fcntl(&file, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
@@ -53,8 +63,19 @@ impl EventFile {
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             followers: Mutex::default(),
-            leader: None,
         })
+    }
+
+    /// Takes over the file that all others of its context follow: its readers, and theirs, are ended
+    /// by whoever finds the device gone.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn leader(file: OwnedFd, status: Arc<Status>) -> io::Result<Arc<Self>> {
+        let leader = Arc::new(Self::new(file, status)?);
+        let ends = EndsWithDevice(Arc::downgrade(&leader));
+        leader.status.tell_when_gone(Box::new(ends));
+        Ok(leader)
     }
 
     /// Takes over another file of the same context, which ends when this one does.
@@ -62,13 +83,15 @@ impl EventFile {
     /// # Errors
     /// As [`new`](Self::new).
     pub(crate) fn follower(self: &Arc<Self>, file: OwnedFd) -> io::Result<Arc<Self>> {
-        let mut follower = Self::new(file, Arc::clone(&self.status))?;
-        follower.leader = Some(Arc::downgrade(self));
-        let follower = Arc::new(follower);
+        let follower = Arc::new(Self::new(file, Arc::clone(&self.status))?);
         if self.status.is_ours() {
             let mut followers = self.followers();
             followers.retain(|weak| weak.strong_count() != 0);
             followers.push(Arc::downgrade(&follower));
+        }
+        // Marked before the followers are told, under their lock: who came too late for that sees it.
+        if self.status.is_gone() {
+            follower.end(|file| &file.gone);
         }
         Ok(follower)
     }
@@ -108,12 +131,11 @@ impl EventFile {
 
     /// The device is gone: for the readers of all files of the context, and for every call on it.
     pub(crate) fn device_gone(&self) {
+        // Ends all readers, if it is news. If the context is closed they have ended, but for this
+        // file's own, who hear of it here.
         self.status.mark_gone();
-        match self.leader.as_ref().map(Weak::upgrade) {
-            Some(Some(leader)) => leader.end_all(|file| &file.gone),
-            // The context is closed, and what was told then still stands.
-            Some(None) => self.end(|file| &file.gone),
-            None => self.end_all(|file| &file.gone),
+        if !self.gone.load(Ordering::Relaxed) {
+            self.end(|file| &file.gone);
         }
     }
 
@@ -165,11 +187,6 @@ impl EventFile {
         }
     }
 
-    /// Whether a call on the context has found the device gone.
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.status.is_gone()
-    }
-
     /// Somebody may want to know that a queue pair's state may have changed.
     pub(super) fn note_error(&self) {
         self.status.note_error();
@@ -191,13 +208,19 @@ impl EventFile {
     }
 
     /// Waits until there may be something to read, or the readers are being ended, or the time is
-    /// up, or a signal came.
-    pub(crate) fn poll(&self, timeout: PollTimeout) -> Result<(), EventError> {
-        let mut fds = [
-            PollFd::new(self.fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake_fd(), PollFlags::POLLIN),
-        ];
-        match poll(&mut fds, timeout) {
+    /// up, or a signal came; or until `also` is readable.
+    pub(crate) fn poll(
+        &self,
+        timeout: PollTimeout,
+        also: Option<BorrowedFd<'_>>,
+    ) -> Result<(), EventError> {
+        let own = [self.fd(), self.wake_fd()];
+        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let ready = match also {
+            None => poll(&mut own.map(watch), timeout),
+            Some(also) => poll(&mut [own[0], own[1], also].map(watch), timeout),
+        };
+        match ready {
             Ok(_) | Err(Nix::EINTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -218,14 +241,6 @@ impl Until {
         Instant::now()
             .checked_add(timeout)
             .map_or(Self::Forever, Self::At)
-    }
-
-    pub(super) fn is_later_than(self, instant: Instant) -> bool {
-        match self {
-            Self::Now => false,
-            Self::At(at) => at > instant,
-            Self::Forever => true,
-        }
     }
 
     /// For `poll()`: whole milliseconds, rounded up, so as not to be early. `None`: time is up.

@@ -161,7 +161,8 @@ kinds! {
     #[doc(alias = "IBV_EVENT_PATH_MIG_ERR")]
     PathMigErr = IB_EVENT_PATH_MIG_ERR, Qp, "PATH_MIG_ERR", "path migration request error";
 
-    /// The device was removed, or broke beyond repair. The last event of its context.
+    /// The device was removed, or broke beyond repair. The last event of its context. If a call finds
+    /// out first, readers may end with "device gone" before it comes.
     ///
     /// Every call but a destroy now fails with "device gone". Destroy or drop everything, and
     /// open the device again should it come back.

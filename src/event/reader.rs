@@ -7,7 +7,7 @@
 use std::iter::FusedIterator;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::file::Until;
 use super::source::EventSource;
@@ -20,7 +20,8 @@ use super::{AsyncEvent, EventError};
 /// Clones, and readers of the context's queue that are asked for anew, share the queue: each event
 /// reaches exactly one of them, in no particular turn. Any number of threads may read at once. A
 /// reader does not keep the context open; when that is closed, the readers read what is queued and
-/// then end.
+/// then end. So they do when the device is found to be gone, by DEVICE_FATAL or by a call that fails:
+/// in the second case the event may come too late to be read.
 ///
 /// Events about ports and the device come to every queue of a context, a copy to each.
 ///
@@ -33,10 +34,6 @@ pub struct AsyncEvents {
 }
 
 impl AsyncEvents {
-    /// How long the event that says "device gone" may take after a call has said so. It is then
-    /// taken as said: the kernel drops events when it is out of memory.
-    const FATAL_FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
-
     pub(crate) const fn new(source: Arc<EventSource>) -> Self {
         Self { source }
     }
@@ -113,9 +110,8 @@ impl AsyncEvents {
         self.source.file().wake_fd()
     }
 
-    fn next_until(&self, mut until: Until) -> Result<Option<AsyncEvent>, EventError> {
+    fn next_until(&self, until: Until) -> Result<Option<AsyncEvent>, EventError> {
         let file = self.source.file();
-        let mut doomed = false;
         loop {
             file.check()?;
             // Asked before the read: what was queued when the end was announced is still read.
@@ -126,15 +122,8 @@ impl AsyncEvents {
             if let Some(ending) = ending {
                 return Err(ending);
             }
-            if !doomed && file.is_doomed() {
-                let latest = Instant::now() + Self::FATAL_FOLLOWS_WITHIN;
-                if until.is_later_than(latest) {
-                    (doomed, until) = (true, Until::At(latest));
-                }
-            }
             match until.left() {
-                Some(timeout) => file.poll(timeout)?,
-                None if doomed => file.device_gone(),
+                Some(timeout) => file.poll(timeout, None)?,
                 None => return Ok(None),
             }
         }

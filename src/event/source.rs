@@ -31,7 +31,7 @@ impl EventSource {
     /// If there is no file descriptor left for waking the readers.
     pub(crate) fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
         Ok(Self {
-            file: Arc::new(EventFile::new(file, status)?),
+            file: EventFile::leader(file, status)?,
             ledger: Ledger::new(),
         })
     }

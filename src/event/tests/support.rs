@@ -65,13 +65,13 @@ impl Rig {
 }
 
 #[cfg(not(miri))]
-fn pair() -> (OwnedFd, OwnedFd) {
+pub(super) fn pair() -> (OwnedFd, OwnedFd) {
     let (kernel, file) = std::os::unix::net::UnixDatagram::pair().unwrap();
     (kernel.into(), file.into())
 }
 
 #[cfg(miri)]
-fn pair() -> (OwnedFd, OwnedFd) {
+pub(super) fn pair() -> (OwnedFd, OwnedFd) {
     let (file, kernel) = nix::unistd::pipe().unwrap();
     (kernel, file)
 }
