@@ -5,7 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PAGES: [&str; 2] = ["docs/events.md", "docs/field-reports.md"];
+const PAGES: [&str; 5] = [
+    "docs/completion-events.md",
+    "docs/events-howto.md",
+    "docs/events-proof.md",
+    "docs/events.md",
+    "docs/field-reports.md",
+];
 
 /// All Rust sources below a folder, as text.
 fn sources(folder: &Path, found: &mut Vec<String>) {

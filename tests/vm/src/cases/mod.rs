@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod bare;
 mod channel;
+mod channel_waits;
 mod cq;
 mod device;
 mod discovery;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<&'static Case> {
         mr::CASES,
         cq::CASES,
         channel::CASES,
+        channel_waits::CASES,
         srq::CASES,
         qp::CASES,
         qp_table::CASES,
