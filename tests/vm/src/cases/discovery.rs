@@ -14,7 +14,7 @@ use uverbs::{Context, Device, Discovery, DriverId, NetnsMode, NodeType, OpenErro
 
 use super::pair::{Failure, ensure, same, wait_for};
 use super::{Case, CaseResult, Verdict};
-use crate::guest::no_netlink::refuse_netlink;
+use crate::guest::seccomp::refuse_netlink;
 use crate::guest::{init, modules, net, rdma};
 
 pub(super) const CASES: &[Case] = &[

@@ -11,7 +11,6 @@ pub mod kmsg;
 pub mod modules;
 pub mod net;
 pub mod netlink;
-pub mod no_netlink;
 pub mod program;
 pub mod rdma;
 pub mod resources;

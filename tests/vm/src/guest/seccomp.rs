@@ -1,4 +1,5 @@
-//! Kills this process as soon as it writes to one of some descriptors.
+//! Sandboxes for this process: one that kills it as soon as it writes to one of some descriptors, and
+//! one that closes netlink.
 //!
 //! Ground truth: `linux/seccomp.h`, `linux/filter.h`, seccomp(2). Must never let a way to write
 //! through that it knows of: what cannot be judged by a descriptor's number is forbidden whole.
@@ -23,8 +24,8 @@ const FIRST_ARGUMENT: u32 = 16;
 const LOAD: u16 = 0x20;
 const IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-const KILL: u32 = 0x8000_0000;
-const ALLOW: u32 = 0x7FFF_0000;
+const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 
 /// System calls that write to the descriptor that is their first argument.
 const WRITES: [c_long; 6] = [
@@ -58,8 +59,16 @@ fn number(n: impl TryInto<u32>) -> io::Result<u32> {
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// The filter: each comparison is followed by what happens if it holds.
-fn program(files: &[RawFd]) -> io::Result<Vec<sock_filter>> {
+/// A comparison: what follows it is done if it holds, else that many steps are left out.
+const fn if_equal(k: u32, jf: u8) -> sock_filter {
+    sock_filter {
+        jf,
+        ..step(IF_EQUAL, k)
+    }
+}
+
+/// The filter against writers.
+fn no_writers(files: &[RawFd]) -> io::Result<Vec<sock_filter>> {
     let kill_unless = |k| {
         [
             sock_filter {
@@ -69,15 +78,7 @@ fn program(files: &[RawFd]) -> io::Result<Vec<sock_filter>> {
             step(RETURN, KILL),
         ]
     };
-    let kill_if = |k| {
-        [
-            sock_filter {
-                jf: 1,
-                ..step(IF_EQUAL, k)
-            },
-            step(RETURN, KILL),
-        ]
-    };
+    let kill_if = |k| [if_equal(k, 1), step(RETURN, KILL)];
     let mut all = vec![step(LOAD, ARCHITECTURE)];
     all.extend(kill_unless(ARCH));
     all.push(step(LOAD, NUMBER));
@@ -103,7 +104,23 @@ fn program(files: &[RawFd]) -> io::Result<Vec<sock_filter>> {
 
 /// From here on, whoever in this process writes to one of these descriptors ends it with SIGSYS.
 pub fn kill_writers_to(files: &[RawFd]) -> io::Result<()> {
-    let mut filter = program(files)?;
+    install(&mut no_writers(files)?)
+}
+
+/// From here on this process, and what it starts, is refused netlink sockets with this number.
+pub fn refuse_netlink(errno: i32) -> io::Result<()> {
+    install(&mut [
+        step(LOAD, NUMBER),
+        if_equal(number(libc::SYS_socket)?, 3),
+        step(LOAD, FIRST_ARGUMENT),
+        if_equal(number(libc::AF_NETLINK)?, 1),
+        step(RETURN, libc::SECCOMP_RET_ERRNO | number(errno)?),
+        step(RETURN, ALLOW),
+    ])
+}
+
+/// Puts all threads of this process under a filter, for good.
+fn install(filter: &mut [sock_filter]) -> io::Result<()> {
     let program = sock_fprog {
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
         filter: filter.as_mut_ptr(),
