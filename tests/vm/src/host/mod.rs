@@ -9,6 +9,7 @@ pub mod builder;
 pub mod cache;
 pub mod cli;
 pub mod cpio;
+pub mod debs;
 pub mod drive;
 pub mod elf;
 pub mod expected;
