@@ -74,6 +74,22 @@ impl Arch {
         }
     }
 
+    /// The C compiler for this architecture's kernels: its package in Debian, and its name there.
+    pub const fn compiler(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Amd64 => ("gcc", "gcc"),
+            Self::Arm64 => ("gcc-aarch64-linux-gnu", "aarch64-linux-gnu-gcc"),
+        }
+    }
+
+    /// How many times the usual limits its guests may take.
+    pub const fn patience(self) -> u32 {
+        match self {
+            Self::Amd64 => 1,
+            Self::Arm64 => 4,
+        }
+    }
+
     /// `name` for the one architecture, with an ending for the other.
     pub fn place(self, name: &str) -> String {
         match self {

@@ -1,7 +1,8 @@
 //! A root of its own, unpacked from packages into the cache, in which kernel modules are built.
 //!
 //! So one compiler, at least as new as that of every test kernel, builds them all, and the kernels'
-//! own tools find the C library they were linked with. Must never install anything into the system,
+//! own tools find the C library they were linked with. Each architecture of kernels has a root with
+//! its own compiler; all else in it is for the host. Must never install anything into the system,
 //! nor run a package's scripts; what it mounts is gone when the build ends.
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::process::Command;
 use nix::unistd::geteuid;
 
 use super::apt::Apt;
+use super::arch::Arch;
 use super::cache::Cache;
 use super::packages::{self, Package};
 use super::process;
@@ -21,15 +23,14 @@ use super::setup::suites;
 /// Where the compiler comes from.
 const SUITE: &str = "trixie";
 
-/// What a module's build calls; apt adds what these need. The links `/bin`, `/lib` … are in
-/// `base-files`, and the kernel's own tools want `libelf`.
-const PACKAGES: [&str; 11] = [
+/// What a module's build calls beside the compiler; apt adds what these need. The links `/bin`, `/lib`
+/// … are in `base-files`, and the kernel's own tools want `libelf`.
+const PACKAGES: [&str; 10] = [
     "base-files",
     "bash",
     "coreutils",
     "dash",
     "findutils",
-    "gcc",
     "grep",
     "libelf1t64",
     "make",
@@ -40,35 +41,43 @@ const PACKAGES: [&str; 11] = [
 /// Says that the root is whole, and what it was made of.
 const MARK: &str = "builder";
 
-/// Shows the host's `/proc` and `/dev` in the root, to this build alone, and goes in.
+/// Shows the host's `/proc` and `/dev` in the root, to this build alone, and goes in. What the
+/// architecture and the other tools are called, the kernel's headers say.
 const ENTER: &str = r#"
 set -e
 mount --rbind /proc "$1/proc"
 mount --rbind /dev "$1/dev"
 exec chroot "$1" /usr/bin/env -i PATH=/usr/bin LC_ALL=C \
     make -s -C "/usr/src/linux-headers-$2" "M=/build/$2" \
-    CC=gcc KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    "CC=$3" KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= modules
 "#;
 
 /// The root.
 #[derive(Debug)]
 pub struct Builder {
     root: PathBuf,
+    arch: Arch,
 }
 
 impl Builder {
-    /// Finds it, or unpacks it.
-    pub fn ensure(cache: &Cache) -> Result<Self, Problem> {
-        let root = cache.at("builder");
-        let builder = Self { root };
-        let made_of = PACKAGES.join(" ");
+    /// Finds the one for kernels of this architecture, or unpacks it.
+    pub fn ensure(cache: &Cache, arch: Arch) -> Result<Self, Problem> {
+        let root = cache.at(&arch.place("builder"));
+        let builder = Self { root, arch };
+        let mut packages = vec![arch.compiler().0];
+        packages.extend(PACKAGES);
+        packages.sort_unstable();
+        let made_of = packages.join(" ");
         if fs::read_to_string(builder.root.join(MARK)).is_ok_and(|m| m == made_of) {
             return Ok(builder);
         }
-        say("unpacking a compiler for the kernel's test modules");
+        say(format_args!(
+            "unpacking a compiler for the {} kernel's test modules",
+            arch.debian()
+        ));
         let apt = Apt::for_suites(cache, &[SUITE])?;
         let index = apt.index()?;
-        let wanted = apt.closure(&index, &PACKAGES)?;
+        let wanted = apt.closure(&index, &packages)?;
         apt.unpack(&wanted.iter().collect::<Vec<_>>(), &builder.root)?;
         let what = || format!("preparing {}", builder.root.display());
         // What the package's script would have done.
@@ -90,11 +99,22 @@ impl Builder {
         let mut wanted: Vec<&str> = Vec::new();
         for more in suites(line) {
             wanted.extend(*more);
-            let apt = Apt::for_suites(cache, &wanted)?;
+            let apt = Apt::for_arch(cache, self.arch, &wanted)?;
             let index = apt.index()?;
-            if let Some(packages) = packages::kernel_headers(&index, release) {
-                return self.unpack_headers(cache, &apt, &packages);
+            let Some([own, common, tools]) = packages::kernel_headers(&index, release) else {
+                continue;
+            };
+            if self.arch == Arch::Amd64 {
+                return self.unpack_headers(cache, &apt, &[own, common, tools]);
             }
+            // The tools must run here.
+            let here = Apt::for_suites(cache, &wanted)?;
+            let index = here.index()?;
+            let Some(tools) = packages::named(&index, &tools.name) else {
+                continue;
+            };
+            self.unpack_headers(cache, &here, &[tools])?;
+            return self.unpack_headers(cache, &apt, &[own, common]);
         }
         Err(Problem::new(format!(
             "the archive has no headers for the kernel {release} (any more); for a newer kernel \
@@ -106,12 +126,15 @@ impl Builder {
         &self,
         cache: &Cache,
         apt: &Apt,
-        packages: &[&Package; 3],
+        packages: &[&Package],
     ) -> Result<(), Problem> {
         let folder = cache.make("modules")?.join("unpacked");
         apt.unpack(packages, &folder)?;
         for place in ["usr/lib", "usr/src"] {
             let from = folder.join(place);
+            if !from.exists() {
+                continue;
+            }
             for entry in fs::read_dir(&from)
                 .doing(|| format!("reading {}", from.display()))?
                 .flatten()
@@ -152,7 +175,7 @@ impl Builder {
             unshare()
                 .args(["sh", "-c", ENTER, "sh"])
                 .arg(&self.root)
-                .arg(release),
+                .args([release, self.arch.compiler().1]),
             "building the test modules",
         )?;
         step.done();

@@ -9,7 +9,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::arch::Arch;
 use super::builder::{self, Builder};
 use super::cache::Cache;
 use super::kernel::Kernel;
@@ -30,9 +29,6 @@ const MEMORY: Duration = Duration::from_secs(3600);
 
 /// The modules that were built for this kernel; or why there are none.
 pub fn find(cache: &Cache, kernel: &Kernel) -> Result<Vec<PathBuf>, Problem> {
-    if kernel.arch != Arch::Amd64 {
-        return Err(Problem::new("the test modules are built for x86-64 only"));
-    }
     let folder = folder(cache, &kernel.release);
     let all: Vec<PathBuf> = MODULES.iter().map(|name| folder.join(name)).collect();
     if all.iter().all(|module| module.is_file()) {
@@ -55,7 +51,6 @@ pub fn find(cache: &Cache, kernel: &Kernel) -> Result<Vec<PathBuf>, Problem> {
 /// Whether nothing is to be done for these lines: built, or could not be a short while ago.
 pub fn settled(cache: &Cache, lines: &[String]) -> bool {
     lines.iter().all(|line| match Kernel::of_line(cache, line) {
-        Ok(kernel) if kernel.arch != Arch::Amd64 => true,
         Ok(kernel) => find(cache, &kernel).is_ok() || failed_lately(cache, &kernel.release),
         Err(_) => false,
     })
@@ -68,14 +63,11 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) {
             continue;
         };
         let release = &kernel.release;
-        if kernel.arch != Arch::Amd64 {
-            continue;
-        }
         if find(cache, &kernel).is_ok() || (!refresh && failed_lately(cache, release)) {
             continue;
         }
         let note = note(cache, release);
-        match build(cache, line, release) {
+        match build(cache, line, &kernel) {
             Ok(()) => drop(fs::remove_file(note)),
             Err(e) => {
                 say(format_args!(
@@ -91,9 +83,10 @@ pub fn ensure(cache: &Cache, lines: &[String], refresh: bool) {
     }
 }
 
-fn build(cache: &Cache, line: &str, release: &str) -> Result<(), Problem> {
+fn build(cache: &Cache, line: &str, kernel: &Kernel) -> Result<(), Problem> {
     builder::can_enter()?;
-    let built = Builder::ensure(cache)?.build(cache, line, release, &SOURCES)?;
+    let release = &kernel.release;
+    let built = Builder::ensure(cache, kernel.arch)?.build(cache, line, release, &SOURCES)?;
     let modules = cache.make("modules")?;
     // Those of older sources are of no use any more.
     for entry in fs::read_dir(&modules)

@@ -97,7 +97,9 @@ pub fn simulated(said: &str, index: &[Package]) -> Vec<Package> {
 /// The packages that a module for this kernel is built with: its own headers, those that all
 /// flavours share, and the build's tools. `None` if the index has not all three.
 pub fn kernel_headers<'a>(all: &'a [Package], release: &str) -> Option<[&'a Package; 3]> {
-    let abi = release.strip_suffix("-amd64")?;
+    let abi = [Arch::Amd64, Arch::Arm64]
+        .iter()
+        .find_map(|arch| release.strip_suffix(arch.debian())?.strip_suffix('-'))?;
     let own = named(all, &format!("linux-headers-{release}"))?;
     let common = named(all, &format!("linux-headers-{abi}-common"))?;
     // The tools of older lines are named after the line.
@@ -267,7 +269,8 @@ Version: 1:1.35.0-4+deb12u1+b1
              Package: linux-kbuild-6.1\nVersion: 6.1.192-3\n\n\
              Package: linux-headers-7.3.4+deb13-amd64\nVersion: 7.3.4-1~bpo13+1\n\n\
              Package: linux-headers-7.3.4+deb13-common\nVersion: 7.3.4-1~bpo13+1\n\n\
-             Package: linux-kbuild-7.3.4+deb13\nVersion: 7.3.4-1~bpo13+1\n",
+             Package: linux-kbuild-7.3.4+deb13\nVersion: 7.3.4-1~bpo13+1\n\n\
+             Package: linux-headers-7.3.4+deb13-arm64\nVersion: 7.3.4-1~bpo13+1\n",
         );
         let names =
             |release| kernel_headers(&all, release).map(|three| three.map(|p| p.name.as_str()));
@@ -282,6 +285,10 @@ Version: 1:1.35.0-4+deb12u1+b1
                 "linux-headers-7.3.4+deb13-common",
                 "linux-kbuild-7.3.4+deb13"
             ])
+        );
+        assert_eq!(
+            names("7.3.4+deb13-arm64").map(|n| n[1]),
+            Some("linux-headers-7.3.4+deb13-common")
         );
         assert_eq!(names("6.1.0-58-amd64"), None);
         assert_eq!(names("6.1.0-57"), None);

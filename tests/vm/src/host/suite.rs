@@ -11,7 +11,6 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use super::arch::Arch;
 use super::build;
 use super::cache::Cache;
 use super::drive::{self, Given, Plan};
@@ -150,9 +149,7 @@ fn trials(args: &Arguments, plan: Plan, expected: &Arc<Expected>, required: bool
     let wanted = |case: Option<&Case>| !part || case.is_none_or(Case::runs_on_every_kernel);
     for (name, case) in names().filter(|(name, case)| selected(name) && wanted(*case)) {
         if let Some(why) = case.and_then(|case| lacking(&plan, case)) {
-            // No set-up could make these for ARM.
-            let may_lack = plan.kernel.arch != Arch::Amd64 && case.is_some_and(|case| case.modules);
-            all.push(without(name, &why, required && !may_lack));
+            all.push(without(name, &why, required));
             continue;
         }
         let (to, from): (Sender<Report>, _) = mpsc::channel();
