@@ -95,8 +95,10 @@ pub struct Case {
     pub name: &'static str,
     /// What it does, in a process of its own.
     pub run: fn() -> CaseResult,
-    /// How long it may take, by the host's clock.
+    /// How long it may take, by the host's clock; several times that where the guest is always emulated.
     pub limit: Duration,
+    /// The same when the long cases run in full, if it is one of those.
+    pub limit_in_full: Option<Duration>,
     /// Whether it wants a kernel to itself.
     pub fresh_boot: bool,
     /// Whether it also runs on the newest kernel when no kernel was named.
@@ -116,6 +118,7 @@ impl Case {
             name,
             run,
             limit: Duration::from_secs(60),
+            limit_in_full: None,
             fresh_boot: false,
             every_kernel: false,
             peers: false,
@@ -127,6 +130,12 @@ impl Case {
     /// Gives it another limit.
     pub const fn limit_secs(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Gives it another limit when the long cases run in full.
+    pub const fn limit_in_full_secs(mut self, seconds: u64) -> Self {
+        self.limit_in_full = Some(Duration::from_secs(seconds));
         self
     }
 

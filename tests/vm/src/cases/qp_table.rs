@@ -21,7 +21,8 @@ pub(super) const CASES: &[Case] = &[
         every_mask::<Rc>(RC)
     })
     .every_kernel()
-    .limit_secs(900),
+    .limit_secs(900)
+    .limit_in_full_secs(7200),
 ];
 
 const STATES: [QpState; 7] = [

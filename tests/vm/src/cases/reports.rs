@@ -44,7 +44,8 @@ pub(super) const CASES: &[Case] = &[
         event_and_completions_end_a_queue_pair_once,
     )
     .with_modules()
-    .limit_secs(900),
+    .limit_secs(900)
+    .limit_in_full_secs(7200),
     Case::new(
         "reports::events_during_teardown_hold_nothing_up",
         events_during_teardown_hold_nothing_up,
@@ -58,7 +59,8 @@ pub(super) const CASES: &[Case] = &[
         "reports::a_reader_can_be_stopped_each_time",
         a_reader_can_be_stopped_each_time,
     )
-    .limit_secs(300),
+    .limit_secs(300)
+    .limit_in_full_secs(3600),
     Case::new(
         "reports::readiness_without_an_event_is_none",
         readiness_without_an_event_is_none,

@@ -38,7 +38,8 @@ pub(super) const CASES: &[Case] = &[
         events_while_objects_come_and_go,
     )
     .with_modules()
-    .limit_secs(1200),
+    .limit_secs(1200)
+    .limit_in_full_secs(7200),
     Case::new(
         "stress::a_queue_that_nobody_reads",
         a_queue_that_nobody_reads,

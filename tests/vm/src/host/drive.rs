@@ -13,7 +13,7 @@ use super::cpio::{Entry, Tree};
 use super::initrd;
 use super::kernel::Kernel;
 use super::peers;
-use super::qemu::Machine;
+use super::qemu::{self, Machine};
 use super::report::{Doing, Problem, say};
 use super::session::{Guest, Next};
 use crate::cases::{Case, Report};
@@ -22,7 +22,8 @@ use crate::guest::modules::TEST_FOLDER;
 use crate::guest::{CASE_ARG, parse_release};
 use crate::protocol::{Job, ToGuest, ToHost};
 
-/// How long a guest may run all its cases, however many there are.
+/// How long a guest may run all its cases, however many there are; what has a limit of its own when it
+/// runs in full comes on top.
 const BOOT_LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How long a killed case may take to be gone.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -141,14 +142,19 @@ fn one_boot(
         guest.accel
     ));
     let kernel = parse_release(&guest.release);
-    let end = Instant::now() + BOOT_LIMIT;
+    let patience = machine.kernel.arch.patience();
+    let in_full: Duration = work
+        .iter()
+        .filter_map(|(case, _)| limit_in_full(case))
+        .sum();
+    let end = Instant::now() + (BOOT_LIMIT + in_full) * patience;
     // The last report waits for the kernel's log.
     let mut held: Option<(Sender<Report>, Report)> = None;
     let mut lost: Option<String> = None;
     for (case, to) in work {
         let report = match &lost {
             Some(why) => Report::Failed(format!("not run: {why}")),
-            None => match run_case(&guest, case, end) {
+            None => match run_case(&guest, case, patience, end) {
                 Ok((report, output)) => match report.judged(case.known_bad.as_ref(), kernel) {
                     Report::Failed(how) => Report::Failed(format!("{how}\n{}", shown(&output))),
                     other => other,
@@ -187,8 +193,19 @@ struct Lost {
     long: String,
 }
 
+/// The limit that a case has only when the long cases run in full, as they do now.
+fn limit_in_full(case: &Case) -> Option<Duration> {
+    case.limit_in_full.filter(|_| qemu::runs_in_full())
+}
+
 /// Runs one case; gives back its report and what it printed.
-fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<(Report, Vec<u8>), Lost> {
+fn run_case(
+    guest: &Guest,
+    case: &Case,
+    patience: u32,
+    boot_end: Instant,
+) -> Result<(Report, Vec<u8>), Lost> {
+    let allowed = limit_in_full(case).unwrap_or(case.limit) * patience;
     let argv = ["/init", CASE_ARG, case.name]
         .map(|a| a.as_bytes().to_vec())
         .to_vec();
@@ -207,7 +224,7 @@ fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<(Report, Ve
         env: env.to_vec(),
     }));
     let _ = guest.tell(&ToGuest::StdinEnd);
-    let limit = (Instant::now() + case.limit).min(boot_end);
+    let limit = (Instant::now() + allowed).min(boot_end);
     let mut output = Vec::new();
     let mut killed = false;
     loop {
@@ -221,7 +238,7 @@ fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<(Report, Ve
                 }
             }
             Next::Message(ToHost::Done(_)) if killed => {
-                let text = format!("no end within {} s; it was killed", case.limit.as_secs());
+                let text = format!("no end within {} s; it was killed", allowed.as_secs());
                 return Ok((Report::Failed(text), output));
             }
             Next::Message(ToHost::Done(done)) => {
@@ -245,7 +262,7 @@ fn run_case(guest: &Guest, case: &Case, boot_end: Instant) -> Result<(Report, Ve
                     short: format!("guest hung in {}", case.name),
                     long: format!(
                         "no end within {} s, and it cannot be killed: stuck in the kernel?\n{}{}",
-                        case.limit.as_secs(),
+                        allowed.as_secs(),
                         guest.last_words(),
                         shown(&output)
                     ),

@@ -9,6 +9,7 @@ use std::process::{Command as Process, Stdio};
 
 use super::arch::Arch;
 use super::build;
+use super::qemu;
 use super::report::{Doing, Problem, Step, say};
 use super::suite;
 
@@ -113,7 +114,7 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
                 cargo.env(suite::PART, "1");
             }
             if options.full {
-                cargo.env("UVERBS_VM_FULL", "1");
+                cargo.env(qemu::FULL, "1");
             }
             cargo
         })?;

@@ -23,6 +23,9 @@ use crate::protocol::PORT_NAME;
 /// First argument that makes the executable the step between this process and QEMU.
 pub const SHIM_ARG: &str = "host-qemu";
 
+/// Environment variable: set, the long cases run in full.
+pub const FULL: &str = "UVERBS_VM_FULL";
+
 /// The machine to start.
 #[derive(Debug, Clone)]
 pub struct Machine {
@@ -87,6 +90,11 @@ pub fn shim(args: &[OsString]) -> ExitCode {
 /// emulation of that costs more than all else.
 const ARM_PROCESSOR: &str = "cortex-a72";
 
+/// Whether the long cases are to run in full.
+pub fn runs_in_full() -> bool {
+    std::env::var_os(FULL).is_some()
+}
+
 /// In an option's value a comma ends it, unless doubled.
 fn quoted(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
@@ -136,11 +144,7 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
         ),
     };
     let share = if m.share.is_some() { SHARE_WORD } else { "" };
-    let full = if std::env::var_os("UVERBS_VM_FULL").is_some() {
-        FULL_WORD
-    } else {
-        ""
-    };
+    let full = if runs_in_full() { FULL_WORD } else { "" };
     let append = format!(
         "panic=-1 random.trust_cpu=on mitigations=off {words} {GUEST_WORD} \
          {share} {full}"

@@ -24,7 +24,7 @@ use crate::protocol::{ToGuest, ToHost};
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 /// How long a KVM nobody has tried may take until the guest's init speaks.
 const KVM_HELLO: Duration = Duration::from_secs(30);
-/// How long a guest may take until its devices are ready.
+/// How long a guest may take until its devices are ready; several times that on some architectures.
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
 
 /// What comes next from a guest.
@@ -58,6 +58,8 @@ struct Process {
     messages: Receiver<ToHost>,
     complaints: Arc<Mutex<String>>,
     console: PathBuf,
+    /// How long it may take until its devices are ready.
+    boot_limit: Duration,
 }
 
 /// Says things to the guest, from any thread.
@@ -114,6 +116,7 @@ impl Process {
             messages,
             complaints,
             console,
+            boot_limit: BOOT_LIMIT * machine.kernel.arch.patience(),
         })
     }
 
@@ -197,7 +200,7 @@ impl Guest {
     fn boot_with(accel: Accel, machine: &Machine, folder: &RunFolder) -> Result<Self, Early> {
         let start = Instant::now();
         let mut process = Process::start(machine, accel, folder).map_err(Early::Other)?;
-        match process.next(Some(start + BOOT_LIMIT)) {
+        match process.next(Some(start + process.boot_limit)) {
             Next::Message(ToHost::Hello(release)) => {
                 Self::ready(process, accel, release, start).map_err(Early::Other)
             }
@@ -243,7 +246,7 @@ impl Guest {
         start: Instant,
     ) -> Result<Self, Problem> {
         loop {
-            match process.next(Some(start + BOOT_LIMIT)) {
+            match process.next(Some(start + process.boot_limit)) {
                 Next::Message(ToHost::Ready) => {
                     return Ok(Self {
                         process,
@@ -336,7 +339,7 @@ fn boot_failed(process: &mut Process, how: &Next) -> Early {
         (Some(why), _) => other(format!("the guest gave up: {why}")),
         (None, Next::TimedOut) => other(format!(
             "the guest was not ready after {} s",
-            BOOT_LIMIT.as_secs()
+            process.boot_limit.as_secs()
         )),
         (None, _) => {
             // Its output is closed, so it ends now.
