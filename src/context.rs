@@ -11,6 +11,7 @@ use uverbs_abi::layout::ids::{attr, method, object};
 use uverbs_abi::layout::verbs as raw;
 use uverbs_abi::{Cause, Command, CommandError, Errno, IoctlOnly, Kernel, Session};
 use uverbs_providers::contract::Provider;
+use uverbs_providers::error::CloseError;
 use uverbs_providers::verbs;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -18,9 +19,10 @@ use crate::attr::{DeviceAttr, PortAttr};
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
 use crate::device::{Device, Discovery, OpenFile};
-use crate::error::{AllocPdError, CreateError, OpenError, QueryError, QueryTarget};
+use crate::error::{AllocPdError, CreateError, Holder, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
+use crate::living::Living;
 use crate::options::OpenOptions;
 use crate::pd::ProtectionDomain;
 
@@ -50,6 +52,8 @@ struct ContextInner {
     device: Option<Device>,
     num_comp_vectors: u32,
     leaked: AtomicU64,
+    /// For errors only.
+    living: Living,
 }
 
 /// The most entries of a GID table that one query can carry (an attribute holds 65,535 bytes).
@@ -159,6 +163,7 @@ impl Context {
                 device,
                 num_comp_vectors: context.num_comp_vectors,
                 leaked: AtomicU64::new(0),
+                living: Living::default(),
             }),
         })
     }
@@ -417,6 +422,26 @@ impl Context {
 
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.inner.session
+    }
+
+    /// Destroys a queue, which then rests on nothing. Not for a forked child.
+    pub(crate) fn closing<R>(
+        &self,
+        holder: Holder,
+        destroy: impl FnOnce() -> Result<R, CloseError>,
+    ) -> Result<R, CloseError> {
+        let rests = self.living().leave(holder);
+        let outcome = destroy();
+        if let (Err(error), Some(rests)) = (&outcome, rests)
+            && !error.is_settled()
+        {
+            self.living().enter(holder, rests);
+        }
+        outcome
+    }
+
+    pub(crate) fn living(&self) -> &Living {
+        &self.inner.living
     }
 
     pub(crate) fn event_source(&self) -> &Arc<EventSource> {

@@ -14,7 +14,7 @@ use uverbs_providers::wc::Wc;
 use crate::attr::DeviceAttr;
 use crate::channel::{Bell, ChannelSource, CompletionChannel};
 use crate::context::Context;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder, Limit, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
 use crate::teardown::{self, Teardown};
@@ -141,19 +141,17 @@ impl<'c> CompletionQueueBuilder<'c> {
             events: Some(source.event_fd()),
         };
         let ops = provider.create_cq(session, &spec).map_err(|cause| {
-            let asked = |device: &DeviceAttr| {
-                let vectors = self.context.num_comp_vectors();
-                vec![
-                    ("depth", self.depth, device.max_cqe),
-                    (
-                        "highest comp_vector",
-                        self.vector,
-                        vectors.saturating_sub(1),
-                    ),
-                ]
-            };
+            let asked = |device: &DeviceAttr| vec![("depth", self.depth, device.max_cqe)];
             let in_all: (_, fn(&DeviceAttr) -> u32) = ("max_cq", |device| device.max_cq);
-            let limits = teardown::limits(self.context, &cause, asked, in_all);
+            let mut limits = teardown::limits(self.context, &cause, asked, in_all);
+            let vectors = self.context.num_comp_vectors();
+            if self.vector >= vectors.max(1) {
+                limits.push(Limit::NoSuch {
+                    name: "comp_vector",
+                    asked: self.vector.into(),
+                    count: vectors.into(),
+                });
+            }
             CreateError {
                 object: NAME,
                 cause: cause.into(),
@@ -311,6 +309,12 @@ impl Teardown for CompletionQueue {
 
     fn session(&self) -> &Session {
         self.inner.context.session()
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        let handle = self.inner.ops.handle();
+        let living = self.inner.context.living();
+        living.holders(|on| on.cqs.contains(&handle))
     }
 
     fn close(&self) -> Result<Reported, uverbs_providers::error::CloseError> {

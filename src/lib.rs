@@ -143,6 +143,7 @@ pub mod event;
 pub mod fake;
 mod gate;
 mod gid;
+mod living;
 mod mr;
 mod open;
 mod options;
@@ -166,8 +167,8 @@ pub use device::{Device, NetnsMode, NodeType, devices, netns_mode};
 pub use diagnose::{MemoryFinding, PathFinding};
 pub use error::{
     AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,
-    DestroyError, DestroyErrorCause, Limit, ListError, NoProviderReason, ObjectError, OpenError,
-    QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
+    DestroyError, DestroyErrorCause, Holder, Limit, ListError, NoProviderReason, ObjectError,
+    OpenError, QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
 };
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
 pub use gid::{Gid, GidEntry, GidType};

@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use uverbs_abi::Session;
+use uverbs_abi::{Errno, Session};
 use uverbs_providers::contract::{SrqOps, SrqSpec};
 use uverbs_providers::error::PostError;
 use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
 use crate::attr::DeviceAttr;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
@@ -197,11 +197,24 @@ impl SharedReceiveQueue {
     /// `limit` requests. 0 disarms.
     ///
     /// # Errors
-    /// [`ObjectError`]; `EINVAL` for a limit above the queue's size.
+    /// [`ObjectError`]; `EINVAL` for a limit above the queue's size, which it names.
     #[doc(alias = "ibv_modify_srq")]
     pub fn set_limit(&self, limit: u32) -> Result<(), ObjectError> {
         let _pass = teardown::enter(&self.inner.gate, self.session(), NAME, "MODIFY_SRQ")?;
-        Ok(self.inner.ops.set_limit(limit)?)
+        self.inner.ops.set_limit(limit).map_err(|source| {
+            let has = self.max_wr();
+            if source.errno() == Some(Errno::EINVAL) && limit > has {
+                ObjectError::Exceeded {
+                    object: NAME,
+                    name: "limit",
+                    asked: limit,
+                    has,
+                    source,
+                }
+            } else {
+                source.into()
+            }
+        })
     }
 
     /// Asks the kernel for its size and limit.
@@ -271,6 +284,12 @@ impl Teardown for SharedReceiveQueue {
 
     fn session(&self) -> &Session {
         self.inner.pd.context().session()
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        let handle = self.inner.ops.handle();
+        let living = self.inner.pd.context().living();
+        living.holders(|on| on.srq == Some(handle))
     }
 
     fn close(&self) -> Result<Reported, uverbs_providers::error::CloseError> {

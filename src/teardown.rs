@@ -14,7 +14,7 @@ use uverbs_providers::error::{CloseError, CreateError as ProviderError};
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{
-    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectError,
+    CreateErrorCause, DestroyError, DestroyErrorCause, Holder, Limit, NoProviderReason, ObjectError,
 };
 use crate::event::{
     AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
@@ -28,6 +28,10 @@ pub(crate) trait Teardown: Sized {
     fn gate(&self) -> &Gate;
     fn registration(&self) -> &Registration;
     fn session(&self) -> &Session;
+    /// Who does use it, as far as is known here. Asked for after the kernel has said `EBUSY`.
+    fn holders(&self) -> Vec<Holder> {
+        Vec::new()
+    }
     /// Destroys the kernel object and gives the events that the kernel had handed out.
     fn close(&self) -> Result<Reported, CloseError>;
     /// The kernel object is gone, and whoever passes the gate learns so: tells those who wait for it.
@@ -85,7 +89,7 @@ fn run<T: Teardown>(
     let settling = match close(&object, policy) {
         Ok(settling) => settling,
         Err(cause) if cause.is_of_one_gone() => return Err(DestroyError::gone(cause)),
-        Err(cause) => return Err(DestroyError::kept(object, cause)),
+        Err(cause) => return Err(refused(object, cause)),
     };
     let outcome = match limit {
         None => {
@@ -95,6 +99,16 @@ fn run<T: Teardown>(
         Some(limit) => settling.wait_timeout(limit),
     };
     outcome.map_err(|outstanding| DestroyError::gone(DestroyErrorCause::StillHeld { outstanding }))
+}
+
+fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> {
+    let is_busy = matches!(cause, DestroyErrorCause::Busy { .. });
+    let holders = if is_busy {
+        object.holders()
+    } else {
+        Vec::new()
+    };
+    DestroyError::kept(object, cause, holders)
 }
 
 /// Everything up to the wait. If it fails, the object is as it was, unless the cause says that it is

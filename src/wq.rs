@@ -12,9 +12,10 @@ use uverbs_providers::types::WqNum;
 
 use crate::attr::DeviceAttr;
 use crate::cq::CompletionQueue;
-use crate::error::{CreateError, CreateErrorCause, DestroyError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
+use crate::living::Rests;
 use crate::pd::ProtectionDomain;
 use crate::teardown::{self, Teardown};
 use crate::user_data::UserData;
@@ -158,6 +159,12 @@ impl<'p> WorkQueueBuilder<'p> {
                 ..error(cause.into())
             }
         })?;
+        let rests = Rests {
+            cqs: [spec.cq; 2],
+            srq: None,
+        };
+        let holder = Holder::WorkQueue(ops.wq_num());
+        context.living().enter(holder, rests);
         let inner = reservation.commit_with(|registration| {
             let inner = Arc::new(WqInner {
                 ops,
@@ -266,15 +273,22 @@ impl Teardown for WorkQueue {
     }
 
     fn close(&self) -> Result<Reported, CloseError> {
-        self.inner.ops.destroy().map(Reported::from)
+        self.inner.close().map(Reported::from)
+    }
+}
+
+impl WqInner {
+    /// Destroys the kernel object. Not called in a forked child.
+    fn close(&self) -> Result<u32, CloseError> {
+        let holder = Holder::WorkQueue(self.ops.wq_num());
+        self.pd.context().closing(holder, || self.ops.destroy())
     }
 }
 
 impl Drop for WqInner {
     fn drop(&mut self) {
-        let Self { ops, gate, pd, .. } = self;
-        let session = pd.context().session();
-        teardown::on_drop(gate, session, || ops.destroy());
+        let session = self.pd.context().session();
+        teardown::on_drop(&self.gate, session, || self.close());
     }
 }
 

@@ -267,7 +267,11 @@ fn sizes_of_zero_or_above_the_limit_are_named() {
         told(context.create_cq(u32::MAX).build()),
         "; depth 4294967295 was asked for, the device has 32767",
     );
-    told(context.create_cq(1).comp_vector(7).build());
+    assert_eq!(
+        told(context.create_cq(1).comp_vector(7).build()),
+        "cannot make a completion queue: CQ_CREATE failed (EINVAL: invalid argument); comp_vector 7 was \
+         asked for, the device has 0 only"
+    );
     assert_eq!(
         told(pd.create_srq(0).build()),
         "cannot make a shared receive queue: max_wr must be at least 1"
@@ -311,7 +315,7 @@ fn regions_and_stretches_of_them() {
     );
     assert_eq!(
         told(pd.register(vec![0], AccessFlags::REMOTE_WRITE)),
-        "cannot register 1 bytes: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well"
+        "cannot register 1 byte: REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well"
     );
     static BYTES: &[u8] = b"static";
     assert_eq!(
@@ -349,11 +353,21 @@ fn regions_and_stretches_of_them() {
         .collect();
     assert_eq!(places, [(1, 8), (9, 8), (17, 3)]);
     assert!(cut.iter().all(|sge| sge.lkey() == region.lkey()));
-    let past = told(region.write_at(usize::MAX, b"x"));
-    assert!(
-        past.ends_with("are not inside a region of 64 bytes"),
-        "{past}"
+    let endless = |start| {
+        format!(
+            "what begins at byte {start} and ends past every address is not inside a region of 64 bytes"
+        )
+    };
+    assert_eq!(told(region.write_at(usize::MAX, b"x")), endless(usize::MAX));
+    assert_eq!(told(region.slices(..=usize::MAX, 1)), endless(0));
+    assert_eq!(told(region.slice(9..=usize::MAX)), endless(9));
+    assert_eq!(
+        told(region.slice(..usize::MAX)),
+        "bytes 0..18446744073709551615 are not inside a region of 64 bytes"
     );
+    // The very end is a place, for nothing.
+    assert_eq!(region.slice(64..).unwrap().len(), 0);
+    assert_eq!(region.remote(64).unwrap().addr, region.addr() + 64);
     assert_eq!(
         told(region.load_u64(4)),
         "byte 4 is not 8-aligned in memory"
@@ -361,7 +375,7 @@ fn regions_and_stretches_of_them() {
     let other = region.clone();
     assert_eq!(
         told(region.into_inner()),
-        "cannot deregister the region: 1 other handles to it are alive; drop them first"
+        "cannot deregister the region: another handle to it is alive; drop it first"
     );
     other.into_inner().unwrap();
 }
@@ -381,13 +395,12 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     let sge = region.slice(..).unwrap();
     assert_eq!(
         told(qp.post_recv(&[RecvWr::new(1, &[sge])])),
-        "posted 0 of the work requests, then: the queue pair is in state RESET; move it to INIT first"
+        "nothing was posted: the queue pair is in state RESET; move it to INIT first"
     );
     let endpoint = qp.prepare(&PathOptions::default()).unwrap();
     assert_eq!(
         told(qp.post_send(&[SendWr::send(1, &[sge])])),
-        "posted 0 of the work requests, then: the queue pair is in state INIT; move it to RTR and RTS \
-         first"
+        "nothing was posted: the queue pair is in state INIT; move it to RTR and RTS first"
     );
     let sges = [sge; 3];
     let error = qp
@@ -406,8 +419,8 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     ];
     assert_eq!(
         told(qp.post_send(&wrs)),
-        "posted 1 of the work requests, then: the request has 17 bytes of inline data, the queue pair \
-         takes 16"
+        "1 work request was posted, then: bytes of inline data: the request has 17, the queue pair takes \
+         16"
     );
     let mut exclusive = qp.exclusive_send().unwrap();
     assert_eq!(

@@ -51,6 +51,8 @@ fn every_call_refused_with_every_error_is_told_and_leaves_nothing() {
                     assert!(text.contains(command), "{case} does not name it: {text}");
                     let named = format!("{errno:?}");
                     assert!(text.contains(&named), "{case} does not say why: {text}");
+                    // To a program, too, whatever the error is wrapped into.
+                    assert_eq!(Errno::of(&*error), Some(*errno), "{case}: {text}");
                 }
             }
             let (live, peers) = (device.live(), other.live());

@@ -119,6 +119,7 @@ fn messages(root: &Path) -> BTreeSet<String> {
             "src/error",
             "src/diagnose",
             "abi/src/error.rs",
+            "providers/src/error",
             "src/qp/modify_error.rs",
         ]
         .iter()

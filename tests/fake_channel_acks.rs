@@ -201,10 +201,10 @@ fn a_channel_of_another_open_device_is_refused_here_and_a_refusal_of_the_kernel_
         "{error}"
     );
     let error = one.create_cq(1).channel(&channel, 7).build().unwrap_err();
-    let limit = uverbs::Limit::Exceeded {
-        name: "highest comp_vector",
+    let limit = uverbs::Limit::NoSuch {
+        name: "comp_vector",
         asked: 7,
-        has: 0,
+        count: 1,
     };
     assert_eq!(error.limits, [limit]);
     let cq = one.create_cq(1).build().unwrap();

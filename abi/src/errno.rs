@@ -2,8 +2,11 @@
 //!
 //! Ground truth: `errno(3)`. Names and texts come from `nix`, so that no table of ours can drift.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+
+use crate::CommandError;
 
 /// An error number as the kernel returned it, always positive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +66,54 @@ impl Errno {
         self.0
     }
 
+    /// The kernel's number behind any error: of the first, among it and its sources, that is the
+    /// kernel's refusal. A [`std::io::Error`] that was made of an error of these crates has no
+    /// `raw_os_error` of its own, since it keeps the error and its words; this finds it.
+    ///
+    /// ```
+    /// use std::io;
+    /// use uverbs_abi::{CommandError, Errno};
+    ///
+    /// let error = io::Error::from(CommandError::refused("REG_MR", Errno::ENOMEM));
+    /// assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+    /// assert_eq!((error.raw_os_error(), Errno::of(&error)), (None, Some(Errno::ENOMEM)));
+    /// ```
+    #[must_use]
+    pub fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(errno) = error.downcast_ref::<Self>() {
+                return Some(*errno);
+            }
+            if let Some(refusal) = error.downcast_ref::<CommandError>() {
+                return refusal.errno();
+            }
+            // One that was made of an error names the sources of that as its own, and not that.
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                let inner = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
+                if let Some(errno) = error.raw_os_error().map(Self::from_raw) {
+                    return Some(errno);
+                }
+                next = inner;
+            } else {
+                next = error.source();
+            }
+        }
+        None
+    }
+
+    /// The kind of [`std::io::Error`] that it makes. What says that there is no such command is
+    /// `Unsupported`, whichever of its numbers.
+    #[must_use]
+    pub fn kind(self) -> io::ErrorKind {
+        match self {
+            Self::ENOTTY | Self::EPROTONOSUPPORT | Self::EOPNOTSUPP | Self::ENOSYS => {
+                io::ErrorKind::Unsupported
+            }
+            other => io::Error::from(other).kind(),
+        }
+    }
+
     /// What the calling thread's last failed system call left behind.
     #[must_use]
     pub fn last() -> Self {
@@ -96,6 +147,8 @@ impl fmt::Display for Errno {
         }
     }
 }
+
+impl Error for Errno {}
 
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -133,7 +133,23 @@ impl Explain for CommandError {
             Cause::Errno(Errno::EACCES | Errno::EPERM) => {
                 report.next("look at the process's capabilities and at its container's rules");
             }
-            Cause::Errno(_) | Cause::Malformed(_) | Cause::BadReply(_) => {}
+            Cause::Malformed(_) | Cause::BadReply(_) => {
+                report.cause("a defect of this crate, or a kernel that it does not know");
+                report.next("report it, with the kernel's release");
+            }
+            Cause::Errno(_) => {}
+        }
+    }
+
+    /// `NetworkDown` for a device that is gone, as sockets have it whose interface is.
+    fn kind(&self) -> io::ErrorKind {
+        match (self.cause, self.errno()) {
+            (Cause::DeviceGone, _) => io::ErrorKind::NetworkDown,
+            (Cause::Unsupported(_), _) => io::ErrorKind::Unsupported,
+            (Cause::BadReply(_), None) => io::ErrorKind::InvalidData,
+            (Cause::ForeignProcess, None) => io::ErrorKind::PermissionDenied,
+            (_, Some(errno)) => errno.kind(),
+            (_, None) => io::ErrorKind::InvalidInput,
         }
     }
 }
@@ -156,14 +172,7 @@ fn running_release() -> Option<String> {
 
 impl From<CommandError> for io::Error {
     fn from(error: CommandError) -> Self {
-        let kind = match (error.cause, error.errno()) {
-            (Cause::Unsupported(_), _) => io::ErrorKind::Unsupported,
-            (_, Some(errno)) => Self::from(errno).kind(),
-            (Cause::BadReply(_), None) => io::ErrorKind::InvalidData,
-            (Cause::ForeignProcess, None) => io::ErrorKind::PermissionDenied,
-            (_, None) => io::ErrorKind::InvalidInput,
-        };
-        Self::new(kind, error)
+        Self::new(error.kind(), error)
     }
 }
 

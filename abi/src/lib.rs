@@ -24,6 +24,9 @@ pub mod layout;
 #[cfg(feature = "std")]
 pub mod command;
 #[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod count;
+#[cfg(feature = "std")]
 pub mod errno;
 #[cfg(feature = "std")]
 pub mod error;

@@ -6,7 +6,9 @@
 //!
 //! Must never fail, and never leave the error number out.
 
+use std::error::Error;
 use std::fmt;
+use std::io;
 
 use crate::Errno;
 
@@ -19,13 +21,22 @@ use crate::Errno;
 /// assert_eq!(error.raw_os_error(), Some(12));
 /// eprintln!("{}", error.report()); // several lines
 /// ```
-pub trait Explain: std::error::Error {
+pub trait Explain: Error {
     /// The kernel's error number, where it was the kernel that refused.
     fn errno(&self) -> Option<Errno>;
 
     /// Adds to the long form what the short one leaves out.
     fn explain(&self, report: &mut Report) {
         let _ = report;
+    }
+
+    /// Of which kind it is as a [`std::io::Error`], which every error of these crates becomes with `?`:
+    /// by default that of the kernel's number, and `InvalidInput` where the kernel was not asked.
+    fn kind(&self) -> io::ErrorKind {
+        match self.errno() {
+            Some(errno) => errno.kind(),
+            None => io::ErrorKind::InvalidInput,
+        }
     }
 
     /// [`errno`](Self::errno) as a plain number, as [`std::io::Error::raw_os_error`] has it.
@@ -56,7 +67,29 @@ pub enum Note {
 }
 
 /// The long form of an error. Prints as several lines, without a line break at the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Every error that can [`Explain`] itself becomes one with `?`, and it prints the same with `{:?}`:
+/// what a program's `main` needs in order to end with it.
+///
+/// ```
+/// use uverbs_abi::{CommandError, Errno, Report};
+///
+/// fn work() -> Result<(), Report> {
+///     Err(CommandError::refused("REG_DMABUF_MR", Errno::EOPNOTSUPP))?;
+///     Ok(())
+/// }
+///
+/// fn main() -> Result<(), Report> {
+///     // work()?; would end in exit status 1, with on stderr:
+///     // Error: REG_DMABUF_MR is not supported by this kernel or device (EOPNOTSUPP: …); …
+///     //   found: the running kernel is 6.1.0-40-amd64
+///     //   cause: the kernel is older than the command
+///     //   cause: the device's driver does not have the command
+///     assert!(format!("{:?}", work().unwrap_err()).contains("\n  cause: the kernel is older"));
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
 pub struct Report {
     head: String,
     notes: Vec<Note>,
@@ -104,13 +137,105 @@ impl Report {
         self.push(Note::Next(text.into()))
     }
 
-    /// What is said twice is said once.
+    /// What is said twice is said once; so is what the short form has found already.
     fn push(&mut self, note: Note) -> &mut Self {
-        if !self.notes.contains(&note) {
+        let told = matches!(&note, Note::Found(text) if self.head.contains(text.as_str()));
+        if !told && !self.notes.contains(&note) {
             self.notes.push(note);
         }
         self
     }
+}
+
+/// As [`Display`](fmt::Display), since it is what `main` prints.
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<E: Explain> From<E> for Report {
+    fn from(error: E) -> Self {
+        error.report()
+    }
+}
+
+impl From<String> for Report {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&str> for Report {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+/// For whatever else a `main` runs into. With what is inside, if it is an error of its own.
+impl From<Box<dyn Error + Send + Sync>> for Report {
+    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
+        chain(&*error)
+    }
+}
+
+/// As above.
+impl From<Box<dyn Error>> for Report {
+    fn from(error: Box<dyn Error>) -> Self {
+        chain(&*error)
+    }
+}
+
+/// An error of somebody else's, with what it says of its sources.
+fn chain(error: &(dyn Error + 'static)) -> Report {
+    let mut report = Report::new(error.to_string());
+    sources(error, &mut report);
+    report
+}
+
+fn sources(error: &(dyn Error + 'static), report: &mut Report) {
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !report.head.contains(&text) {
+            report.cause(text);
+        }
+        next = source.source();
+    }
+}
+
+impl Explain for io::Error {
+    /// Its own number, or that of the error of these crates that it was made of.
+    fn errno(&self) -> Option<Errno> {
+        Errno::of(self)
+    }
+
+    fn explain(&self, report: &mut Report) {
+        sources(self, report);
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        Self::kind(self)
+    }
+}
+
+macro_rules! explain_std {
+    ($($error:ty)+) => {$(
+        /// So that a `main` can use `?` on it as well.
+        impl Explain for $error {
+            fn errno(&self) -> Option<Errno> {
+                None
+            }
+        }
+    )+};
+}
+
+explain_std! {
+    std::net::AddrParseError
+    std::num::ParseIntError
+    std::num::TryFromIntError
+    std::str::Utf8Error
+    std::string::FromUtf8Error
 }
 
 impl fmt::Display for Report {
@@ -132,16 +257,58 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CommandError;
 
     #[test]
     fn a_report_is_its_head_and_a_line_for_each_note() {
         let mut report = Report::new("it failed");
         report.meaning("badly").found("a thing").cause("rain");
-        report.next("wait").next("wait");
+        report.next("wait").next("wait").found("it failed");
         assert_eq!(
             report.to_string(),
             "it failed\n  means: badly\n  found: a thing\n  cause: rain\n  next: wait"
         );
         assert_eq!((report.head(), report.notes().len()), ("it failed", 4));
+        assert_eq!(format!("{report:?}"), report.to_string());
+    }
+
+    /// What `main` meets: errors of these crates, of the standard library, of others, and plain words.
+    #[test]
+    fn whatever_a_main_meets_becomes_a_report() {
+        fn of(error: impl Into<Report>) -> String {
+            error.into().to_string()
+        }
+        let refused = CommandError::refused("REG_MR", Errno::EPERM);
+        let short = "REG_MR failed (EPERM: operation not permitted)";
+        let long = of(refused);
+        assert!(
+            long.starts_with(&format!("{short}\n  next: look at")),
+            "{long}"
+        );
+        assert_eq!(of(io::Error::from(refused)), short);
+        assert_eq!(of("usage: mine DEVICE"), "usage: mine DEVICE");
+        assert_eq!(of("a".to_owned() + "b"), "ab");
+        let not_a_number = "x".parse::<u32>().err().map(of);
+        assert_eq!(
+            not_a_number.as_deref(),
+            Some("invalid digit found in string")
+        );
+        #[derive(Debug)]
+        struct Theirs(CommandError);
+        impl fmt::Display for Theirs {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("their own words")
+            }
+        }
+        impl Error for Theirs {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let boxed: Box<dyn Error> = Box::new(Theirs(refused));
+        assert_eq!(Errno::of(&*boxed), Some(Errno::EPERM));
+        assert_eq!(of(boxed), format!("their own words\n  cause: {short}"));
+        let boxed: Box<dyn Error + Send + Sync> = Box::new(Theirs(refused));
+        assert_eq!(of(boxed), format!("their own words\n  cause: {short}"));
     }
 }

@@ -16,7 +16,7 @@ use uverbs_abi::{Cause, CommandError, Errno, Session};
 
 use crate::error::{CloseError, CreateError, PollError, PostError};
 use crate::types::{
-    CqHandle, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle, WqHandle, WqNum,
+    CqHandle, Lkey, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle, WqHandle, WqNum,
 };
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
@@ -99,6 +99,28 @@ pub struct CqReported {
     pub completion: u32,
     /// Asynchronous events.
     pub asynchronous: u32,
+}
+
+/// A work request as it was found in its queue after something had failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Whether it is a receive.
+    pub is_receive: bool,
+    /// Whether the device was to write to the memory: a receive, an RDMA READ, an atomic.
+    pub writes: bool,
+    /// The memory that it names; nothing for inline data.
+    pub elements: Vec<Element>,
+}
+
+/// A stretch of memory that a request names, as plain numbers: to be talked about, not to be posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// The address that the device translates.
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u32,
+    /// The key of the registration.
+    pub lkey: Lkey,
 }
 
 /// What a completion queue is to be armed for.
@@ -232,6 +254,13 @@ pub trait SrqOps: Send + Sync + fmt::Debug {
     /// [`PostError`]; `accepted` counts those that are in the queue.
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
 
+    /// What is left in the queue of requests that were posted with a number, the latest first; they may
+    /// be done long since. For errors only, and empty where it cannot be told.
+    fn posted(&self, wr_id: u64) -> Vec<Posted> {
+        let _ = wr_id;
+        Vec::new()
+    }
+
     /// Arms the limit event: it comes when fewer than `limit` requests are left. 0 disarms.
     ///
     /// # Errors
@@ -290,6 +319,12 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`PostError`]; `accepted` counts those that are in the queue.
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
+
+    /// As [`SrqOps::posted`], of both queues.
+    fn posted(&self, wr_id: u64) -> Vec<Posted> {
+        let _ = wr_id;
+        Vec::new()
+    }
 
     /// The state as last known: after a command of ours, or as found since. The kernel may have
     /// moved it to the error state unnoticed.

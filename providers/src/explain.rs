@@ -4,6 +4,8 @@
 //! (what each end does in error); `ibv_poll_cq(3)`; for what rxe says instead, the cases
 //! `errors::…` of the VM tests.
 
+use std::io;
+
 use uverbs_abi::{Errno, Explain, Report};
 
 use crate::wc::{WcError, WcStatus};
@@ -77,9 +79,11 @@ impl WcStatus {
                 &[
                     "an earlier request of the same queue pair failed",
                     "the queue pair was moved to ERR, or the connection closed",
-                    "on rxe from 6.12 on: a local key that is wrong, told in this request itself",
+                    "on rxe from 6.12 on: a local key, range or right of this very send is wrong",
                 ],
-                ASK,
+                "look at the first completion that failed: the others follow from it; if this is the \
+                 first, check its elements against their regions (`QueuePair::diagnose` does), then \
+                 who moved the queue pair to ERR",
             ),
             Self::MwBindError => (
                 "a memory window was not bound",
@@ -234,21 +238,24 @@ impl Explain for WcError {
         }
         report.next(explanation.next);
     }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self.status {
+            WcStatus::RetryExceeded | WcStatus::RnrRetryExceeded | WcStatus::ResponseTimeout => {
+                io::ErrorKind::TimedOut
+            }
+            WcStatus::WrFlushed => io::ErrorKind::ConnectionAborted,
+            WcStatus::RemoteAccessError
+            | WcStatus::LocalAccessError
+            | WcStatus::LocalProtectionError => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::Other,
+        }
+    }
 }
 
-impl From<WcError> for std::io::Error {
+impl From<WcError> for io::Error {
     fn from(error: WcError) -> Self {
-        let kind = match error.status {
-            WcStatus::RetryExceeded | WcStatus::RnrRetryExceeded | WcStatus::ResponseTimeout => {
-                std::io::ErrorKind::TimedOut
-            }
-            WcStatus::WrFlushed => std::io::ErrorKind::ConnectionAborted,
-            WcStatus::RemoteAccessError | WcStatus::LocalAccessError => {
-                std::io::ErrorKind::PermissionDenied
-            }
-            _ => std::io::ErrorKind::Other,
-        };
-        Self::new(kind, error)
+        Self::new(error.kind(), error)
     }
 }
 
@@ -293,7 +300,7 @@ mod tests {
             let found = text[at..].find(part);
             at += found.unwrap_or_else(|| panic!("{part} in {text}"));
         }
-        let io = std::io::Error::from(error);
-        assert_eq!(io.kind(), std::io::ErrorKind::TimedOut);
+        let error = io::Error::from(error);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -218,6 +218,16 @@ bitflags! {
     }
 }
 
+/// The names, or `none`.
+impl fmt::Display for AccessFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        bitflags::parser::to_writer(self, f)
+    }
+}
+
 impl AccessFlags {
     /// The flags that the kernel grants on writable memory only: those that let somebody other than
     /// the CPU write it, and the binding of windows, which could.

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use bitflags::bitflags;
+use uverbs_abi::count::Count;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::types::QpNum;
@@ -166,6 +167,26 @@ impl WcOpcode {
     }
 }
 
+impl fmt::Display for WcOpcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "SEND",
+            Self::RdmaWrite => "RDMA WRITE",
+            Self::RdmaRead => "RDMA READ",
+            Self::CompareSwap => "compare and swap",
+            Self::FetchAdd => "fetch and add",
+            Self::BindMw => "memory window binding",
+            Self::LocalInvalidate => "local invalidation",
+            Self::Tso => "segmented send",
+            Self::Flush => "FLUSH",
+            Self::AtomicWrite => "ATOMIC WRITE",
+            Self::Recv => "receive",
+            Self::RecvRdmaWithImm => "receive of RDMA WRITE with immediate",
+            Self::Unknown(raw) => return write!(f, "operation {raw}"),
+        })
+    }
+}
+
 /// What else a completion says (`enum ib_wc_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable)]
 #[repr(transparent)]
@@ -253,6 +274,33 @@ impl Wc {
                 status,
                 vendor_err: self.vendor_err,
             }),
+        }
+    }
+}
+
+/// In words, for a log; of a failure what [`WcError`] says.
+impl fmt::Display for Wc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Err(error) = self.ok() {
+            return fmt::Display::fmt(&error, f);
+        }
+        let opcode = WcOpcode::from_raw(self.raw_opcode);
+        write!(
+            f,
+            "work request {} on queue pair {}: {opcode} done",
+            self.wr_id, self.qp_num
+        )?;
+        // What the others say of their length means nothing.
+        let counts = matches!(
+            opcode,
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm | WcOpcode::RdmaRead
+        );
+        if counts {
+            write!(f, ", {}", Count(self.byte_len.into(), "byte"))?;
+        }
+        match self.imm() {
+            Some(imm) => write!(f, ", immediate data {imm:#x}"),
+            None => Ok(()),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Ground truth: `ibv_req_notify_cq(3)`: only what comes after the arming is told. It must never wait
 //! without having polled an armed queue and found it empty.
 
+use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -75,10 +76,35 @@ impl Explain for WaitError {
 
     fn explain(&self, report: &mut Report) {
         match self {
-            Self::NoChannel | Self::OtherQueue(_) | Self::Destroyed => {}
+            Self::NoChannel => {
+                report
+                    .meaning("only a channel tells that a queue has something; without one, poll");
+                report.next(
+                    "`context.create_cq(depth).channel(&channel, 0)`, with a channel from \
+                     `Context::create_completion_channel`",
+                );
+            }
+            Self::OtherQueue(_) => {
+                report.meaning("the event is in this error, and acked when that is dropped");
+                report.next("give each queue that is waited for by itself a channel of its own");
+            }
+            Self::Destroyed => {
+                report.cause("`destroy` was called through another clone of the handle");
+                report.next("let whoever waits for it end first");
+            }
             Self::Poll(error) => error.explain(report),
             Self::Arm(error) => error.explain(report),
             Self::Event(error) => error.explain(report),
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoChannel | Self::Destroyed => io::ErrorKind::InvalidInput,
+            Self::OtherQueue(_) => io::ErrorKind::ResourceBusy,
+            Self::Poll(error) => error.kind(),
+            Self::Arm(error) => error.kind(),
+            Self::Event(error) => error.kind(),
         }
     }
 }

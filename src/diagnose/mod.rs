@@ -5,6 +5,7 @@
 //! neighbours) is looked at only for devices that were opened from their node: a kernel that a test
 //! plays has no business with the machine's network.
 
+mod elements;
 mod memory;
 mod net;
 mod node;

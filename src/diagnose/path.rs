@@ -154,7 +154,11 @@ impl fmt::Display for PathFinding {
                 own.index, own.gid, own.gid_type
             ),
             Self::NoPort { port, ports } => {
-                write!(f, "there is no port {port}: the device has 1 to {ports}")
+                write!(f, "there is no port {port}: the device has ")?;
+                match ports {
+                    1 => f.write_str("port 1 only"),
+                    _ => write!(f, "ports 1 to {ports}"),
+                }
             }
             Self::OtherPort { path, own } => {
                 write!(

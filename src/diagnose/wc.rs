@@ -5,13 +5,15 @@
 use uverbs_abi::{Explain, Report};
 use uverbs_providers::wc::{WcError, WcStatus};
 
+use super::elements;
 use crate::diagnose;
 use crate::qp::{QpAttr, QpInfo, QueuePair, Transport};
 
 impl<T: Transport> QueuePair<T> {
     /// The long form of a failed completion of this queue pair, with what can be looked up beside
     /// it: the state that the queue pair is in now, whom it is connected to and how often it tried,
-    /// and what stands in the way to the peer. Never fails; what cannot be looked up is left out.
+    /// what stands in the way to the peer, and what is wrong with the memory that the request named, if
+    /// its slot has not been filled anew. Never fails; what cannot be looked up is left out.
     ///
     /// For a log or a person, not for the data path: it asks the kernel several times.
     pub fn diagnose(&self, error: &WcError) -> Report {
@@ -20,9 +22,18 @@ impl<T: Transport> QueuePair<T> {
             report.found(format!("it is not of this queue pair, {}", self.qp_num()));
             return report;
         }
+        if elements::can_be(error.status) && self.pd().context().session().is_ours() {
+            self.tell_memory(error, &mut report);
+        }
         match self.query() {
             Ok(info) => {
                 tell(error.status, &info, &mut report);
+                if self.is_own_peer(&info) {
+                    report.found(
+                        "the peer is this queue pair itself: was its own endpoint given to `connect` \
+                         as the remote one?",
+                    );
+                }
                 let attr = QpAttr {
                     path: Some(info.path),
                     path_mtu: info.path_mtu,
@@ -39,6 +50,31 @@ impl<T: Transport> QueuePair<T> {
             }
         }
         report
+    }
+}
+
+impl<T: Transport> QueuePair<T> {
+    fn tell_memory(&self, error: &WcError, report: &mut Report) {
+        let mut posted = self.inner.ops.posted(error.wr_id);
+        if let Some(srq) = self.srq() {
+            posted.extend(srq.inner.ops.posted(error.wr_id));
+        }
+        let pd = self.pd();
+        let living = pd.context().living();
+        elements::tell(living, pd.inner.handle, error, &posted, report);
+    }
+
+    /// Which is legal, and more often a mistake.
+    fn is_own_peer(&self, info: &QpInfo) -> bool {
+        let Some(global) = info
+            .path
+            .global
+            .filter(|_| info.dest_qp_num == self.qp_num())
+        else {
+            return false;
+        };
+        let own = self.pd().context().find_gid(info.path.port, global.dgid);
+        matches!(own, Ok(Some(_)))
     }
 }
 
@@ -82,10 +118,7 @@ fn tell(status: WcStatus, info: &QpInfo, report: &mut Report) {
             ));
         }
         WcStatus::LocalAccessError => {
-            report.found(format!(
-                "the queue pair's access flags are {:?}",
-                info.access
-            ));
+            report.found(format!("the queue pair's access flags are {}", info.access));
         }
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! Why an object with queues was not made.
 
-use std::fmt;
+use std::error::Error as StdError;
+use std::{fmt, io};
 
 use thiserror::Error;
 use uverbs_abi::layout::driver::DriverId;
@@ -10,8 +11,7 @@ use uverbs_providers::error::CreateError as ProviderError;
 use super::into_io;
 
 /// An object with queues could not be made. Nothing is left behind.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("cannot make a {object}: {cause}{}", Limits(limits))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateError {
     /// What was to be made.
     pub object: &'static str,
@@ -21,7 +21,30 @@ pub struct CreateError {
     pub limits: Vec<Limit>,
 }
 
-/// A limit of the device, as it was looked up after a refusal.
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            object,
+            cause,
+            limits,
+        } = self;
+        write!(f, "cannot make a {object}: {cause}")?;
+        let mut lead = "; ";
+        for limit in limits {
+            write!(f, "{lead}{limit}")?;
+            lead = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl StdError for CreateError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
+}
+
+/// A limit of the device, as it was looked up after a refusal. Prints as a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -33,6 +56,15 @@ pub enum Limit {
         asked: u64,
         /// What the device has.
         has: u64,
+    },
+    /// A place was named that there is not.
+    NoSuch {
+        /// What, as the setting is called.
+        name: &'static str,
+        /// What was asked for.
+        asked: u64,
+        /// How many there are; they count from 0.
+        count: u64,
     },
     /// How many of these objects the device has room for in all. Told when the kernel had no room;
     /// how many there are was not looked up.
@@ -78,10 +110,33 @@ pub enum CreateErrorCause {
     },
     /// There is no file descriptor left for waking those who wait on it.
     #[error("no descriptor for waking those who wait ({0})")]
-    NoWakeFd(Errno),
+    NoWakeFd(#[source] Errno),
     /// The kernel refused, or described a queue that cannot be.
     #[error(transparent)]
     Refused(#[from] ProviderError),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exceeded { name, asked, has } => {
+                write!(f, "{name} {asked} was asked for, the device has {has}")
+            }
+            Self::NoSuch {
+                name,
+                asked,
+                count: 0 | 1,
+            } => write!(f, "{name} {asked} was asked for, the device has 0 only"),
+            Self::NoSuch { name, asked, count } => write!(
+                f,
+                "{name} {asked} was asked for, the device has 0 to {}",
+                count - 1
+            ),
+            Self::InAll { name, has } => {
+                write!(f, "no room: the device has {name} {has} in all")
+            }
+        }
+    }
 }
 
 /// Why a device has no provider.
@@ -162,7 +217,21 @@ impl CreateErrorCause {
 
 impl Explain for CreateError {
     fn errno(&self) -> Option<Errno> {
-        self.cause.command().and_then(CommandError::errno)
+        match &self.cause {
+            CreateErrorCause::NoWakeFd(errno) => Some(*errno),
+            cause => cause.command().and_then(CommandError::errno),
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match &self.cause {
+            CreateErrorCause::NoProvider { .. } => io::ErrorKind::Unsupported,
+            CreateErrorCause::NoWakeFd(errno) => errno.kind(),
+            CreateErrorCause::Refused(error) => error.kind(),
+            CreateErrorCause::Zero { .. }
+            | CreateErrorCause::OtherContext { .. }
+            | CreateErrorCause::Destroyed { .. } => io::ErrorKind::InvalidInput,
+        }
     }
 
     fn explain(&self, report: &mut Report) {
@@ -179,12 +248,30 @@ impl Explain for CreateError {
             CreateErrorCause::OtherContext { .. } => {
                 report.next("make both on one context: devices opened twice share nothing");
             }
-            _ => {}
+            CreateErrorCause::Destroyed { .. } => {
+                report.cause("`destroy` was called through another clone of the handle");
+                report.next("make it anew, or destroy it later");
+            }
+            CreateErrorCause::NoWakeFd(_) => {
+                report.meaning("each queue that is waited on takes two file descriptors");
+                report.next("raise the process's limit: `ulimit -n`");
+            }
+            CreateErrorCause::NoProvider { reason, .. } => reason.tell(report),
+            CreateErrorCause::Refused(error) => {
+                if error.errno().is_none() {
+                    error.explain(report);
+                }
+            }
         }
         for limit in &self.limits {
             match limit {
                 Limit::Exceeded { name, has, .. } => {
                     report.next(format!("ask for {name} of at most {has}"));
+                }
+                Limit::NoSuch { .. } => {
+                    report.next(
+                        "0 is always there; `Context::num_comp_vectors` tells how many there are",
+                    );
                 }
                 Limit::InAll { .. } => {
                     report.cause("the machine is short of memory for the queues");
@@ -195,27 +282,34 @@ impl Explain for CreateError {
     }
 }
 
-into_io!(CreateError);
-
-struct Limits<'e>(&'e [Limit]);
-
-impl fmt::Display for Limits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lead = "; ";
-        for limit in self.0 {
-            match limit {
-                Limit::Exceeded { name, asked, has } => {
-                    write!(
-                        f,
-                        "{lead}{name} {asked} was asked for, the device has {has}"
-                    )?;
-                }
-                Limit::InAll { name, has } => {
-                    write!(f, "{lead}no room: the device has {name} {has} in all")?;
-                }
+impl NoProviderReason {
+    fn tell(&self, report: &mut Report) {
+        match self {
+            Self::Unknown { .. } => {
+                report.next(
+                    "`devinfo` lists the other devices; the README names the drivers that work",
+                );
             }
-            lead = ", ";
+            Self::NotBuiltIn { feature, .. } => {
+                report.cause("uverbs is a dependency with `default-features = false`");
+                report.next(format!(
+                    "in Cargo.toml: `uverbs = {{ …, features = [\"{feature}\"] }}`"
+                ));
+            }
+            Self::LeftOut { .. } => {
+                report.next(
+                    "hand a provider to `Context::on_kernel_with`, or open the device by name",
+                );
+            }
+            Self::Abi { found, newest, .. } => {
+                report.next(if found > newest {
+                    "a newer version of this crate"
+                } else {
+                    "a newer kernel"
+                });
+            }
         }
-        Ok(())
     }
 }
+
+into_io!(CreateError);

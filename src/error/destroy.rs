@@ -1,19 +1,41 @@
 //! Why an object was not destroyed.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
 use thiserror::Error;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 use uverbs_providers::error::CloseError;
+use uverbs_providers::types::{QpNum, WqNum};
 
 /// An object was not destroyed, or its events are still out.
-#[derive(Debug, Error)]
-#[error("{cause}")]
+#[derive(Debug)]
 pub struct DestroyError<T> {
     object: Option<T>,
     /// What stood in the way.
     pub cause: DestroyErrorCause,
+    /// If something else uses it: which objects do of those that were made on this open device and
+    /// are not destroyed. Looked up after the kernel had refused.
+    pub holders: Vec<Holder>,
+}
+
+impl<T> fmt::Display for DestroyError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            DestroyErrorCause::Busy { users, source } => {
+                let named = Named(&self.holders);
+                write!(f, "{source}; {users}{named}: destroy or drop those first")
+            }
+            cause => fmt::Display::fmt(cause, f),
+        }
+    }
+}
+
+impl<T: fmt::Debug> StdError for DestroyError<T> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
 }
 
 /// The cause of a [`DestroyError`].
@@ -47,15 +69,54 @@ pub enum DestroyErrorCause {
         source: CommandError,
     },
     /// The kernel refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
 }
 
+/// An object that rests on another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Holder {
+    /// A queue pair, by its number on the wire.
+    QueuePair(QpNum),
+    /// A work queue, by the device's number of it.
+    WorkQueue(WqNum),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueuePair(number) => write!(f, "queue pair {number}"),
+            Self::WorkQueue(number) => write!(f, "work queue {number}"),
+        }
+    }
+}
+
+/// The first few by name, the others by their number.
+struct Named<'e>(&'e [Holder]);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 8;
+        let mut lead = " (";
+        for holder in self.0.iter().take(MOST) {
+            write!(f, "{lead}{holder}")?;
+            lead = ", ";
+        }
+        match self.0.len().checked_sub(MOST) {
+            _ if self.0.is_empty() => Ok(()),
+            None | Some(0) => f.write_str(")"),
+            Some(others) => write!(f, " and {others} more)"),
+        }
+    }
+}
+
 impl<T> DestroyError<T> {
-    pub(crate) const fn kept(object: T, cause: DestroyErrorCause) -> Self {
+    pub(crate) const fn kept(object: T, cause: DestroyErrorCause, holders: Vec<Holder>) -> Self {
         Self {
             object: Some(object),
             cause,
+            holders,
         }
     }
 
@@ -63,6 +124,7 @@ impl<T> DestroyError<T> {
         Self {
             object: None,
             cause,
+            holders: Vec::new(),
         }
     }
 
@@ -121,10 +183,27 @@ impl Explain for DestroyErrorCause {
                     .next("drop or `ack` each `AsyncEvent`; look for one kept in a queue or a log");
             }
             Self::Busy { .. } => {
-                report.cause("a handle to what uses it is alive somewhere");
+                report.cause(
+                    "a handle to what uses it is alive somewhere: a clone, or one in an event",
+                );
             }
             Self::Command(source) => source.explain(report),
-            Self::Destroyed | Self::InExclusiveUse => {}
+            Self::Destroyed => {
+                report.cause("`destroy` was called through another clone of the handle");
+                report.next("nothing: it is gone, as was asked for");
+            }
+            Self::InExclusiveUse => {
+                report.cause("an exclusive handle is alive, here or in another thread");
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Busy { source, .. } | Self::Command(source) => source.kind(),
+            Self::Outstanding { .. } | Self::InExclusiveUse => io::ErrorKind::ResourceBusy,
+            Self::StillHeld { .. } => io::ErrorKind::TimedOut,
+            Self::Destroyed => io::ErrorKind::InvalidInput,
         }
     }
 }
@@ -135,12 +214,20 @@ impl<T: fmt::Debug> Explain for DestroyError<T> {
     }
 
     fn explain(&self, report: &mut Report) {
+        if matches!(self.cause, DestroyErrorCause::Busy { .. }) && self.holders.is_empty() {
+            report.found("nothing that was made through this context is known to use it");
+        }
         self.cause.explain(report);
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        self.cause.kind()
     }
 }
 
+/// Of the [kind](Explain::kind) that the error says.
 impl<T: fmt::Debug + Send + Sync + 'static> From<DestroyError<T>> for io::Error {
     fn from(error: DestroyError<T>) -> Self {
-        Self::new(super::kind(error.errno()), error)
+        Self::new(error.kind(), error)
     }
 }

@@ -1,17 +1,18 @@
 //! Why memory was not registered, not given back, or not reached.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
 use thiserror::Error;
+use uverbs_abi::count::Count;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
 use super::into_io;
 use crate::diagnose::MemoryFinding;
 
 /// Memory could not be registered. The buffer comes back with it, if it can.
-#[derive(Debug, Error)]
-#[error("cannot register {length} bytes: {cause}{}", Findings(cause, findings))]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct RegisterError<B> {
     /// The buffer that was to be registered; `None` if there was no memory for it, or if the kernel
@@ -23,6 +24,20 @@ pub struct RegisterError<B> {
     pub cause: RegisterErrorCause,
     /// What was looked up about the memory after the kernel had refused.
     pub findings: Vec<MemoryFinding>,
+}
+
+impl<B> fmt::Display for RegisterError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = Count(self.length as u64, "byte");
+        write!(f, "cannot register {bytes}: {}", self.cause)?;
+        fmt::Display::fmt(&Findings(&self.cause, &self.findings), f)
+    }
+}
+
+impl<B: fmt::Debug> StdError for RegisterError<B> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
 }
 
 /// What of the findings belongs into the short form: what tells why this number came.
@@ -110,18 +125,29 @@ pub enum RegisterErrorCause {
         source: CommandError,
     },
     /// The kernel refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
 }
 
 /// A region could not be deregistered, and nothing was freed. The region comes back with it.
-#[derive(Debug, Error)]
-#[error("cannot deregister the region: {cause}")]
+#[derive(Debug)]
 pub struct DeregisterError<R> {
     /// The region as it was.
     pub region: R,
     /// What stood in the way.
     pub cause: DeregisterErrorCause,
+}
+
+impl<R> fmt::Display for DeregisterError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot deregister the region: {}", self.cause)
+    }
+}
+
+impl<R: fmt::Debug> StdError for DeregisterError<R> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
 }
 
 /// The cause of a [`DeregisterError`].
@@ -135,13 +161,13 @@ pub enum DeregisterErrorCause {
     )]
     NotFenced,
     /// Other handles to the region are alive.
-    #[error("{others} other handles to it are alive; drop them first")]
+    #[error("{}", Others(*others))]
     Shared {
         /// How many.
         others: usize,
     },
     /// The kernel refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
 }
 
@@ -150,12 +176,20 @@ pub enum DeregisterErrorCause {
 #[non_exhaustive]
 pub enum RangeError {
     /// It begins or ends past the end.
-    #[error("bytes {start}..{end} are not inside a region of {len} bytes")]
+    #[error("bytes {start}..{end} are not inside a region of {}", Count(*len as u64, "byte"))]
     Outside {
         /// First byte.
         start: usize,
         /// Past the last byte.
         end: usize,
+        /// The region's length.
+        len: usize,
+    },
+    /// It ends past the last address that there is.
+    #[error("what begins at byte {start} and ends past every address is not inside a region of {}", Count(*len as u64, "byte"))]
+    Endless {
+        /// First byte.
+        start: usize,
         /// The region's length.
         len: usize,
     },
@@ -230,17 +264,70 @@ impl<B: fmt::Debug> Explain for RegisterError<B> {
                 );
                 source.explain(report);
             }
+            RegisterErrorCause::TooLarge { source, .. } => {
+                source.explain(report);
+                report.next("register it in parts, each a region of its own");
+            }
+            RegisterErrorCause::NoRoom { source, .. } => {
+                source.explain(report);
+                report.cause("the machine is short of memory");
+                report.cause("the device's regions are used up; `rdma resource` counts them");
+                report.next("register fewer, larger regions, and hand out stretches of them");
+            }
+            RegisterErrorCause::Command(source) => source.explain(report),
+            RegisterErrorCause::Empty => {
+                report.next("for a message of no bytes give a request no elements at all");
+            }
+            RegisterErrorCause::NoMemory => {
+                report
+                    .next("ask for less, or look at the process's limits: `ulimit -v`, its cgroup");
+            }
+            RegisterErrorCause::Wraps { .. } => {
+                report.next("check address and length that `RawMemory` or `RawParts` was made of");
+            }
+            RegisterErrorCause::NeedsLocalWrite => {
+                report.meaning("what a peer may write, the device must be able to write for it");
+                report.next("add LOCAL_WRITE");
+            }
+            RegisterErrorCause::ReadOnly => {
+                report.meaning("a buffer such as `&'static [u8]` must never change");
+                report.next(
+                    "register a `Vec<u8>`, or let `ProtectionDomain::allocate` make the memory",
+                );
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self.cause {
             RegisterErrorCause::Command(source)
+            | RegisterErrorCause::Memlock { source, .. }
             | RegisterErrorCause::TooLarge { source, .. }
-            | RegisterErrorCause::NoRoom { source, .. } => source.explain(report),
-            _ => {}
+            | RegisterErrorCause::NoRoom { source, .. } => source.kind(),
+            RegisterErrorCause::NoMemory => io::ErrorKind::OutOfMemory,
+            RegisterErrorCause::ReadOnly => io::ErrorKind::PermissionDenied,
+            RegisterErrorCause::Empty
+            | RegisterErrorCause::Wraps { .. }
+            | RegisterErrorCause::NeedsLocalWrite => io::ErrorKind::InvalidInput,
         }
     }
 }
 
+/// Of the [kind](Explain::kind) that the error says.
 impl<B: fmt::Debug + Send + Sync + 'static> From<RegisterError<B>> for io::Error {
     fn from(error: RegisterError<B>) -> Self {
-        Self::new(super::kind(error.errno()), error)
+        Self::new(error.kind(), error)
+    }
+}
+
+struct Others(usize);
+
+impl fmt::Display for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("another handle to it is alive; drop it first"),
+            many => write!(f, "{many} other handles to it are alive; drop them first"),
+        }
     }
 }
 
@@ -253,18 +340,38 @@ impl<R: fmt::Debug> Explain for DeregisterError<R> {
     }
 
     fn explain(&self, report: &mut Report) {
-        if let DeregisterErrorCause::Command(source) = &self.cause {
-            source.explain(report);
-            if source.errno() == Some(Errno::EBUSY) {
-                report.cause("memory windows are bound to it");
+        match &self.cause {
+            DeregisterErrorCause::Command(source) => {
+                source.explain(report);
+                if source.errno() == Some(Errno::EBUSY) {
+                    report.cause("memory windows are bound to it");
+                }
             }
+            DeregisterErrorCause::NotFenced => {
+                report.meaning(
+                    "its memory is then kept until the last object of its protection domain is gone",
+                );
+            }
+            DeregisterErrorCause::Shared { .. } => {
+                report.meaning("the buffer comes back to the owner of the last handle");
+                report.next("drop the clones first; the region is in this error: `error.region`");
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match &self.cause {
+            DeregisterErrorCause::Command(source) => source.kind(),
+            DeregisterErrorCause::NotFenced => io::ErrorKind::Unsupported,
+            DeregisterErrorCause::Shared { .. } => io::ErrorKind::ResourceBusy,
         }
     }
 }
 
+/// Of the [kind](Explain::kind) that the error says.
 impl<R: fmt::Debug + Send + Sync + 'static> From<DeregisterError<R>> for io::Error {
     fn from(error: DeregisterError<R>) -> Self {
-        Self::new(super::kind(error.errno()), error)
+        Self::new(error.kind(), error)
     }
 }
 
@@ -272,6 +379,41 @@ impl Explain for RangeError {
     /// None: the kernel is not asked.
     fn errno(&self) -> Option<Errno> {
         None
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Outside { .. } | Self::Endless { .. } => {
+                report.meaning("offsets count from the region's first byte, whatever its address");
+                report.next("compare with `MemoryRegion::len`, or register more");
+            }
+            Self::TooLong { .. } => {
+                report.next("cut it: `MemoryRegion::slices`");
+            }
+            Self::ZeroMaximum => {
+                report.next("take the path MTU, or the longest message of the device");
+            }
+            Self::ReadOnly => {
+                report.cause("the region owns a buffer such as `&'static [u8]`");
+                report.next(
+                    "register a `Vec<u8>`, or let `ProtectionDomain::allocate` make the memory",
+                );
+            }
+            Self::Unaligned { .. } => {
+                report.meaning("what counts is the address: region and offset together");
+                report.next(
+                    "take offsets that are multiples of 8, in memory from `ProtectionDomain::allocate`, \
+                     which begins at a page",
+                );
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::ReadOnly => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::InvalidInput,
+        }
     }
 }
 

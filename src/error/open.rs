@@ -7,7 +7,7 @@ use thiserror::Error;
 use uverbs_abi::netlink::NetlinkError;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
-use super::{into_io, kind};
+use super::into_io;
 use crate::diagnose;
 
 /// The device list could not be read: netlink was closed, and sysfs could not be read.
@@ -225,6 +225,21 @@ impl Explain for OpenError {
         }
     }
 
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoSuchDevice { .. } | Self::StaleNode { .. } | Self::Replaced { .. } => {
+                io::ErrorKind::NotFound
+            }
+            Self::KernelAbi { .. } => io::ErrorKind::Unsupported,
+            Self::OddKernelAbi { .. } => io::ErrorKind::InvalidData,
+            Self::Command { source, .. } => source.kind(),
+            Self::List(ListError { source, .. })
+            | Self::Node { source, .. }
+            | Self::OtherNamespace { source, .. }
+            | Self::Events { source, .. } => source.kind(),
+        }
+    }
+
     fn explain(&self, report: &mut Report) {
         match self {
             Self::List(error) => error.explain(report),
@@ -314,18 +329,4 @@ fn too_many_files(source: &io::Error, report: &mut Report) {
     }
 }
 
-into_io!(ListError);
-
-impl From<OpenError> for io::Error {
-    fn from(error: OpenError) -> Self {
-        let kind = match &error {
-            OpenError::NoSuchDevice { .. }
-            | OpenError::StaleNode { .. }
-            | OpenError::Replaced { .. } => io::ErrorKind::NotFound,
-            OpenError::KernelAbi { .. } => io::ErrorKind::Unsupported,
-            OpenError::OddKernelAbi { .. } => io::ErrorKind::InvalidData,
-            other => kind(other.errno()),
-        };
-        Self::new(kind, error)
-    }
-}
+into_io!(ListError, OpenError);

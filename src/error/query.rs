@@ -1,6 +1,6 @@
 //! Why a device, a port or an object could not be asked or told something.
 
-use std::fmt;
+use std::{fmt, io};
 
 use thiserror::Error;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
@@ -115,11 +115,18 @@ impl Explain for QueryError {
 
     fn explain(&self, report: &mut Report) {
         self.source.explain(report);
+        if self.source.errno() == Some(Errno::EINVAL) && self.target.is_none() {
+            report.cause("a defect of this crate, or a kernel that it does not know");
+        }
         if self.target.is_some() && self.source.errno() == Some(Errno::EINVAL) {
             report.next(
                 "ports count from 1, GID indices from 0; `Context::gids` lists what is there",
             );
         }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
     }
 }
 
@@ -151,6 +158,10 @@ impl Explain for AllocPdError {
             report.next("drop protection domains; `rdma resource` counts those of every process");
         }
     }
+
+    fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
 }
 
 /// A command on an object failed.
@@ -163,8 +174,22 @@ pub enum ObjectError {
         /// Which kind of object.
         object: &'static str,
     },
+    /// More was asked for than the object has.
+    #[error("{source}; {name} {asked} was asked for, the {object} has {has}")]
+    Exceeded {
+        /// Which kind of object.
+        object: &'static str,
+        /// What, as the call has it.
+        name: &'static str,
+        /// What was asked for.
+        asked: u32,
+        /// What the object has.
+        has: u32,
+        /// The refusal.
+        source: CommandError,
+    },
     /// The kernel refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
 }
 
@@ -174,7 +199,7 @@ impl ObjectError {
     pub const fn errno(&self) -> Option<Errno> {
         match self {
             Self::Destroyed { .. } => None,
-            Self::Command(error) => error.errno(),
+            Self::Command(error) | Self::Exceeded { source: error, .. } => error.errno(),
         }
     }
 }
@@ -188,8 +213,19 @@ impl Explain for ObjectError {
         match self {
             Self::Destroyed { .. } => {
                 report.cause("`destroy` was called through another clone of the handle");
+                report.next("let whoever still uses it end first");
+            }
+            Self::Exceeded { name, has, .. } => {
+                report.next(format!("ask for {name} of at most {has}"));
             }
             Self::Command(error) => error.explain(report),
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Destroyed { .. } => io::ErrorKind::InvalidInput,
+            Self::Command(error) | Self::Exceeded { source: error, .. } => error.kind(),
         }
     }
 }

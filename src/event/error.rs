@@ -41,7 +41,7 @@ pub enum EventError {
     RuntimeGone,
     /// The kernel refused to read or to wait.
     #[error("cannot read events ({0})")]
-    Os(Errno),
+    Os(#[source] Errno),
 }
 
 /// A queue of events could not be made.
@@ -78,6 +78,46 @@ impl Explain for EventError {
             _ => None,
         }
     }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Stopped => {
+                report.cause("`stop` was called, on this reader or on a clone of it");
+                report.next("make another reader, if events are still wanted");
+            }
+            Self::ContextClosed => {
+                report.cause("the last handle to the context and to what was made on it went");
+                report.next("keep one as long as events are wanted: a reader does not");
+            }
+            Self::DeviceGone => {
+                report.cause("the device was removed, or its driver unloaded");
+            }
+            Self::ForeignProcess => {
+                report.meaning("the events are the parent's, and each is for one reader only");
+            }
+            Self::BadRecord { .. } => {
+                report
+                    .cause("the descriptor was closed elsewhere, and its number is another file's");
+            }
+            Self::RuntimeGone => {
+                report.meaning("what the stream was made of is as it was");
+            }
+            Self::Os(_) => {
+                report.next("look the number up in read(2) and poll(2)");
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Stopped => io::ErrorKind::ConnectionAborted,
+            Self::ContextClosed | Self::RuntimeGone => io::ErrorKind::NotConnected,
+            Self::DeviceGone => io::ErrorKind::NetworkDown,
+            Self::ForeignProcess => io::ErrorKind::PermissionDenied,
+            Self::BadRecord { .. } => io::ErrorKind::InvalidData,
+            Self::Os(errno) => errno.kind(),
+        }
+    }
 }
 
 impl Explain for EventQueueError {
@@ -89,8 +129,21 @@ impl Explain for EventQueueError {
     }
 
     fn explain(&self, report: &mut Report) {
-        if let Self::Command(error) = self {
-            error.explain(report);
+        match self {
+            Self::Command(error) => error.explain(report),
+            Self::Wait(_) => {
+                report.meaning(
+                    "each queue of events takes a descriptor, and one for waking its readers",
+                );
+                report.next("raise the process's limit: `ulimit -n`");
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Command(error) => error.kind(),
+            Self::Wait(error) => error.kind(),
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::diagnose;
 use crate::error::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,
 };
+use crate::living::Region;
 use crate::pd::ProtectionDomain;
 use memory::Memory;
 use owner::Buried;
@@ -93,15 +94,25 @@ impl ProtectionDomain {
             return refuse(parts, RegisterErrorCause::Wraps { start, length });
         }
         match memory.register(self, access) {
-            Ok(registered) => Ok(MemoryRegion {
-                inner: Arc::new(MrInner {
-                    registered,
+            Ok(registered) => {
+                let region = Region {
+                    pd: self.inner.handle,
                     access,
-                    memory,
-                    parts: Some(parts),
-                    pd: self.clone(),
-                }),
-            }),
+                    start,
+                    length: length as u64,
+                };
+                let living = self.context().living();
+                living.enter_region(registered.lkey, region);
+                Ok(MemoryRegion {
+                    inner: Arc::new(MrInner {
+                        registered,
+                        access,
+                        memory,
+                        parts: Some(parts),
+                        pd: self.clone(),
+                    }),
+                })
+            }
             Err(error) => {
                 let cause = explain(self.context(), error, start, length as u64);
                 // While the memory is still as it was.
@@ -241,7 +252,9 @@ impl<B: StableBytes> MemoryRegion<B> {
         Ok(self.inner.element(start, length))
     }
 
-    /// Where a peer finds the byte at `offset`, for the peer to be told.
+    /// Where a peer finds the byte at `offset`, for the peer to be told. The end itself is allowed, as
+    /// it is in [`slice`](Self::slice): a request of no bytes can be made there, and any other is
+    /// refused by this end's device.
     ///
     /// # Errors
     /// [`RangeError`] if it is past the end.
@@ -358,7 +371,9 @@ impl<B: StableBytes> MemoryRegion<B> {
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<(), RangeError> {
-        let end = offset.saturating_add(len);
+        let end = offset
+            .checked_add(len)
+            .ok_or_else(|| self.endless(offset))?;
         if end <= self.len() {
             Ok(())
         } else {
@@ -370,14 +385,22 @@ impl<B: StableBytes> MemoryRegion<B> {
         }
     }
 
+    fn endless(&self, start: usize) -> RangeError {
+        RangeError::Endless {
+            start,
+            len: self.inner.memory.len(),
+        }
+    }
+
     fn bounds(&self, range: impl RangeBounds<usize>) -> Result<(usize, usize), RangeError> {
+        let after = |byte: usize, start| byte.checked_add(1).ok_or_else(|| self.endless(start));
         let start = match range.start_bound() {
             Bound::Included(start) => *start,
-            Bound::Excluded(start) => start.saturating_add(1),
+            Bound::Excluded(start) => after(*start, *start)?,
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(end) => end.saturating_add(1),
+            Bound::Included(end) => after(*end, start)?,
             Bound::Excluded(end) => *end,
             Bound::Unbounded => self.len().max(start),
         };
@@ -397,7 +420,21 @@ impl<B: StableBytes> MrInner<B> {
     /// removed the kernel still answers this, once, and while it is being removed it says `EIO`
     /// before the device has stopped.
     fn deregister(&self) -> Result<(), CommandError> {
-        verbs::mr::deregister(self.pd.context().session(), self.registered.handle)
+        let context = self.pd.context();
+        let session = context.session();
+        let registered = &self.registered;
+        // Before any lock: in a forked child its holder may not exist.
+        if !session.is_ours() {
+            return verbs::mr::deregister(session, registered.handle);
+        }
+        let region = context.living().leave_region(registered.lkey);
+        let outcome = verbs::mr::deregister(session, registered.handle);
+        if let (Err(error), Some(region)) = (&outcome, region)
+            && !error.is_done()
+        {
+            context.living().enter_region(registered.lkey, region);
+        }
+        outcome
     }
 
     /// Whether the device touches the memory no more once the registration has ended.

@@ -46,6 +46,45 @@ pub struct AddressVector {
     pub static_rate: u8,
 }
 
+/// The fields by name; those that are 0 nearly always are left out then.
+impl fmt::Display for AddressVector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            port,
+            global,
+            dlid,
+            sl,
+            src_path_bits,
+            static_rate,
+        } = self;
+        write!(f, "(port {port}")?;
+        match global {
+            Some(GlobalRoute {
+                dgid,
+                sgid_index,
+                hop_limit,
+                traffic_class,
+                flow_label,
+            }) => write!(
+                f,
+                ", dgid {dgid}, sgid_index {sgid_index}, hop_limit {hop_limit}, traffic_class \
+                 {traffic_class}, flow_label {flow_label}"
+            )?,
+            None => f.write_str(", no global part")?,
+        }
+        write!(f, ", dlid {dlid}, sl {sl}")?;
+        for (name, value) in [
+            ("src_path_bits", src_path_bits),
+            ("static_rate", static_rate),
+        ] {
+            if *value != 0 {
+                write!(f, ", {name} {value}")?;
+            }
+        }
+        f.write_str(")")
+    }
+}
+
 impl AddressVector {
     fn to_raw(self) -> ib_uverbs_qp_dest {
         let mut dest = ib_uverbs_qp_dest {
@@ -115,7 +154,7 @@ macro_rules! qp_attr {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut lead = "";
                 $(if let Some(value) = &self.$field {
-                    write!(f, "{lead}{} {value:?}", stringify!($field))?;
+                    write!(f, "{lead}{} {value}", stringify!($field))?;
                     lead = ", ";
                 })+
                 if lead.is_empty() {

@@ -11,9 +11,10 @@ use uverbs_providers::types::QpCaps;
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
 use crate::attr::DeviceAttr;
 use crate::cq::{CompletionQueue, CqInner};
-use crate::error::{CreateError, CreateErrorCause};
+use crate::error::{CreateError, CreateErrorCause, Holder};
 use crate::event::{AsyncEvents, WeakObject};
 use crate::gate::{Gate, Pass};
+use crate::living::Rests;
 use crate::pd::ProtectionDomain;
 use crate::srq::SharedReceiveQueue;
 use crate::teardown;
@@ -66,7 +67,8 @@ impl ProtectionDomain {
 }
 
 impl<'p, T: Transport> QueuePairBuilder<'p, T> {
-    /// Requests that the send queue holds.
+    /// Requests that the send queue holds. 0 is legal, for a queue pair that only receives; what was
+    /// granted, which may be more, [`caps`](QueuePair::caps) tells.
     pub const fn max_send_wr(mut self, requests: u32) -> Self {
         self.caps.max_send_wr = requests;
         self
@@ -221,6 +223,12 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 limits,
             }
         })?;
+        let holder = Holder::QueuePair(ops.qp_num());
+        let rests = Rests {
+            cqs: [spec.send_cq, spec.recv_cq],
+            srq: spec.srq,
+        };
+        context.living().enter(holder, rests);
         let inner = reservation.commit_with(|registration| {
             let inner = Arc::new(QpInner {
                 ops,

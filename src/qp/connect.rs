@@ -1,6 +1,7 @@
 //! From RESET to RTS in two calls, with the other end's word between them.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -136,6 +137,19 @@ pub enum ConnectError {
         /// The peer that it is connected to, if it has got that far.
         peer: Option<(QpNum, Option<Gid>)>,
     },
+    /// What was given as the local endpoint is another queue pair's.
+    #[error(
+        "the local endpoint is that of queue pair {given}, this is queue pair {qp_num}{}",
+        if *exchanged { "; local and remote are exchanged" } else { "" }
+    )]
+    NotLocal {
+        /// The queue pair.
+        qp_num: QpNum,
+        /// Of the endpoint that was given.
+        given: QpNum,
+        /// Whether the remote endpoint is the queue pair's own.
+        exchanged: bool,
+    },
     /// The queue pair could not be asked for its own attributes.
     #[error("cannot ask for the queue pair's attributes: {0}")]
     Query(#[from] ObjectError),
@@ -187,9 +201,59 @@ impl Explain for ConnectError {
                 report.next("`Context::gids` lists what there is; prepare again with one of those");
             }
             Self::NoGid { gid: None, .. } => {
+                report.cause("the interface is down, or has no address yet: DHCP takes its time");
                 report.next("give the interface an address: each becomes a GID");
             }
-            _ => {}
+            Self::GidIndex { .. } => {
+                report.meaning("the field for it has 8 bits");
+                report.next("take addresses that are not needed off the interface");
+            }
+            Self::NoMtu { .. } => {
+                report.cause("a driver newer than this crate");
+                report.next("report it, with the device's driver");
+            }
+            Self::NotInInit { state, .. } => {
+                report.meaning(
+                    "`connect` leads from INIT over RTR to RTS, and begins in no other state",
+                );
+                match state {
+                    QpState::Reset => {
+                        report.cause("`prepare` was not called, or RESET came after it");
+                    }
+                    QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe => {
+                        report.cause("`connect` was called before, here or in another thread");
+                        report.cause("it failed half-way, after RTR");
+                    }
+                    QpState::Init | QpState::Err => {
+                        report.cause("a request failed, or something moved it to ERR");
+                    }
+                }
+                report.next(
+                    "an endpoint from before RESET is void: the peer needs the one that `prepare` \
+                     gives then",
+                );
+            }
+            Self::NotLocal { exchanged, .. } => {
+                report.meaning(
+                    "`local` is what `prepare` of this queue pair gave, `remote` the peer's",
+                );
+                report.cause(if *exchanged {
+                    "the first two arguments of `connect` are in the wrong order"
+                } else {
+                    "endpoints of several queue pairs were mixed up"
+                });
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Port { source, .. } => source.kind(),
+            Self::Query(error) => error.kind(),
+            Self::Modify(error) => error.kind(),
+            Self::NoGid { .. } | Self::GidIndex { .. } => io::ErrorKind::AddrNotAvailable,
+            Self::NoMtu { .. } => io::ErrorKind::Unsupported,
+            Self::NotInInit { .. } | Self::NotLocal { .. } => io::ErrorKind::InvalidInput,
         }
     }
 }
@@ -239,7 +303,7 @@ impl QueuePair<Rc> {
     }
 
     /// Moves it from INIT over RTR to RTS, connected to `remote`. `local` is what
-    /// [`prepare`](Self::prepare) gave.
+    /// [`prepare`](Self::prepare) gave. A queue pair may be its own peer.
     ///
     /// The kernel looks the peer's network address up meanwhile, which can take seconds. As the
     /// options are by default, a SEND waits for ever for the peer to post a receive
@@ -256,6 +320,14 @@ impl QueuePair<Rc> {
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
         let context = self.pd().context();
+        let qp_num = self.qp_num();
+        if local.qp_num != qp_num {
+            return Err(ConnectError::NotLocal {
+                qp_num,
+                given: local.qp_num,
+                exchanged: remote.qp_num == qp_num,
+            });
+        }
         let info = self.query()?;
         let port = info.port;
         if let Some(state) = info.state.filter(|state| *state != QpState::Init) {

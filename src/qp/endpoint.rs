@@ -1,9 +1,9 @@
 //! What two queue pairs must know of each other, and its form on the way.
 
-use std::fmt;
+use std::{fmt, io};
 
 use thiserror::Error;
-use uverbs_abi::{Errno, Explain};
+use uverbs_abi::{Errno, Explain, Report};
 use uverbs_providers::types::{Mtu, QpNum};
 
 use crate::error::into_io;
@@ -49,14 +49,42 @@ pub enum EndpointError {
     #[error("the endpoint is of version {0}, this crate knows version 1")]
     Version(u8),
     /// A field with a value that cannot be.
-    #[error("the endpoint's {0} cannot be")]
+    #[error("the endpoint's {0} has a value that it cannot have")]
     Field(&'static str),
+    /// Bytes that are 0 in version 1 are not.
+    #[error("the endpoint's reserved bytes are not 0, as they are in version 1")]
+    Reserved,
 }
 
 impl Explain for EndpointError {
     /// None: the kernel is not asked.
     fn errno(&self) -> Option<Errno> {
         None
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self {
+            Self::Length(_) => {
+                report.cause("one read gave a part of them: a stream keeps no boundaries");
+                report.next("read until there are 40: `Read::read_exact`");
+            }
+            Self::Magic => {
+                report.cause("the peer is another program, or sent something else first");
+                report.cause("a read began in the middle");
+            }
+            Self::Version(_) | Self::Reserved => {
+                report.cause("the peer was built with a later version of this crate");
+                report.next("build both ends with the same version");
+            }
+            Self::Field(_) => {
+                report.cause("the bytes were damaged or made up on the way");
+                report.next("send what `Endpoint::to_bytes` gives, as it is");
+            }
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        io::ErrorKind::InvalidData
     }
 }
 
@@ -119,7 +147,7 @@ impl Endpoint {
             }
         }
         if reserved.iter().any(|byte| *byte != 0) {
-            return Err(EndpointError::Field("reserved part"));
+            return Err(EndpointError::Reserved);
         }
         Ok(Self {
             qp_num: QpNum(qp_num),
@@ -193,7 +221,7 @@ mod tests {
         assert_eq!(with(5, 6), Err(EndpointError::Field("path MTU")));
         assert_eq!(with(8, 1), Err(EndpointError::Field("QP number")));
         assert_eq!(with(12, 1), Err(EndpointError::Field("PSN")));
-        assert_eq!(with(39, 1), Err(EndpointError::Field("reserved part")));
+        assert_eq!(with(39, 1), Err(EndpointError::Reserved));
     }
 
     proptest::proptest! {

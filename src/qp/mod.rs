@@ -33,7 +33,7 @@ use uverbs_providers::types::{QpCaps, QpNum, QpState, QpType};
 use uverbs_providers::verbs;
 
 use crate::cq::CompletionQueue;
-use crate::error::DestroyError;
+use crate::error::{DestroyError, Holder};
 use crate::event::{Counts, Registration, Reported};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
@@ -206,13 +206,19 @@ impl<T: Transport> Teardown for QueuePair<T> {
     }
 
     fn close(&self) -> Result<Reported, CloseError> {
-        self.inner.ops.destroy().map(Reported::from)
+        self.inner.close().map(Reported::from)
     }
 }
 
 impl QpInner {
     fn session(&self) -> &Session {
         self.pd.context().session()
+    }
+
+    /// Destroys the kernel object. Not called in a forked child.
+    fn close(&self) -> Result<u32, CloseError> {
+        let holder = Holder::QueuePair(self.ops.qp_num());
+        self.pd.context().closing(holder, || self.ops.destroy())
     }
 
     /// Held over a command that asks for the state or changes it, and over storing what it said.
@@ -233,8 +239,7 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let Self { ops, gate, pd, .. } = self;
-        teardown::on_drop(gate, pd.context().session(), || ops.destroy());
+        teardown::on_drop(&self.gate, self.session(), || self.close());
     }
 }
 

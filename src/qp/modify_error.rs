@@ -3,7 +3,8 @@
 //! Ground truth for what a number means here: the address resolution of the kernel
 //! (`drivers/infiniband/core/addr.c`), and what the VM cases `teach::…` provoke.
 
-use std::fmt;
+use std::error::Error as StdError;
+use std::{fmt, io};
 
 use thiserror::Error;
 use uverbs_abi::{Errno, Explain, Report};
@@ -15,10 +16,7 @@ use crate::diagnose::PathFinding;
 use crate::error::{ObjectError, into_io};
 
 /// A change of attributes that was not made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}{}", Beside { error: self }
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModifyError {
     /// The queue pair's number.
@@ -36,6 +34,27 @@ pub struct ModifyError {
     /// What was looked up about the path and the values after the kernel had refused, from the
     /// nearest to the farthest.
     pub findings: Vec<PathFinding>,
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            qp_num,
+            qp_type,
+            from,
+            to,
+            cause,
+            ..
+        } = self;
+        write!(f, "queue pair {qp_num}, {qp_type}, {from}→{to}: {cause}")?;
+        self.beside(f)
+    }
+}
+
+impl StdError for ModifyError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
 }
 
 /// The cause of a [`ModifyError`].
@@ -71,6 +90,31 @@ impl ModifyError {
             ModifyErrorCause::NoTransition | ModifyErrorCause::Attributes { .. } => None,
         }
     }
+
+    /// What the short form says after the cause: the way to go, or what stands in it.
+    fn beside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            ModifyErrorCause::NoTransition => match way(self.qp_type, self.from, self.to) {
+                Some(way) => {
+                    let mut lead = "; go by ";
+                    for state in way {
+                        write!(f, "{lead}{state}")?;
+                        lead = " and ";
+                    }
+                    Ok(())
+                }
+                None => write!(f, "; no modify leads to {}", self.to),
+            },
+            ModifyErrorCause::Attributes { .. } => Ok(()),
+            ModifyErrorCause::Refused { refusal } => {
+                f.write_str(meaning(refusal.errno()))?;
+                for finding in &self.findings {
+                    write!(f, "; {finding}")?;
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 struct Attributes(QpAttrMask, QpAttrMask);
@@ -86,38 +130,6 @@ impl fmt::Display for Attributes {
             write!(f, "{lead}it does not take {superfluous}")?;
         }
         Ok(())
-    }
-}
-
-/// What the short form says after the cause: the way to go, or what stands in it.
-struct Beside<'e> {
-    error: &'e ModifyError,
-}
-
-impl fmt::Display for Beside<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let error = self.error;
-        match &error.cause {
-            ModifyErrorCause::NoTransition => match way(error.qp_type, error.from, error.to) {
-                Some(way) => {
-                    let mut lead = "; go by ";
-                    for state in way {
-                        write!(f, "{lead}{state}")?;
-                        lead = " and ";
-                    }
-                    Ok(())
-                }
-                None => write!(f, "; no modify leads to {}", error.to),
-            },
-            ModifyErrorCause::Attributes { .. } => Ok(()),
-            ModifyErrorCause::Refused { refusal } => {
-                f.write_str(meaning(refusal.errno()))?;
-                for finding in &error.findings {
-                    write!(f, "; {finding}")?;
-                }
-                Ok(())
-            }
-        }
     }
 }
 
@@ -140,10 +152,29 @@ impl Explain for ModifyError {
         Self::errno(self)
     }
 
+    /// `AddrNotAvailable` where the own address is not there any more.
+    fn kind(&self) -> io::ErrorKind {
+        match &self.cause {
+            ModifyErrorCause::Refused { refusal } => match refusal.errno() {
+                Some(errno) if errno == Errno::ENODEV || errno.raw() == libc::ENODATA => {
+                    io::ErrorKind::AddrNotAvailable
+                }
+                _ => refusal.kind(),
+            },
+            ModifyErrorCause::NoTransition | ModifyErrorCause::Attributes { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+        }
+    }
+
     fn explain(&self, report: &mut Report) {
         report.found(format!("attributes given: {}", self.attr));
         match &self.cause {
-            ModifyErrorCause::NoTransition => {}
+            ModifyErrorCause::NoTransition => {
+                report
+                    .cause("it is in another state than was thought: after an error, or connected");
+                report.next("`QueuePair::state` tells the state; RESET can be reached from all");
+            }
             ModifyErrorCause::Attributes { missing, .. } => {
                 if let Some(Rule { required, optional }) = rule(self.qp_type, self.from, self.to) {
                     report.found(format!(

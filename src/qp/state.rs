@@ -18,6 +18,9 @@ use crate::teardown;
 impl<T: Transport> QueuePair<T> {
     /// Sets attributes, and moves the queue pair to another state if one is among them.
     ///
+    /// With nothing set it changes nothing, and is taken where a state leads to itself, as the kernel
+    /// takes it: everywhere but in RTR and SQE.
+    ///
     /// # Errors
     /// [`ModifyError`]: which attribute is missing or superfluous for the transition, or the
     /// kernel's refusal with what it may mean.

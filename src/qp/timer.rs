@@ -3,6 +3,7 @@
 //! Ground truth: InfiniBand specification, § 9.7.6.1.3 (local ack timeout) and table 45 (RNR NAK
 //! timer); `ibv_modify_qp(3)`.
 
+use std::fmt;
 use std::time::Duration;
 
 /// How long to wait for an acknowledgement before sending again: 4.096 µs × 2ⁿ, n from 1 to 31, or
@@ -46,6 +47,16 @@ impl AckTimeout {
     }
 }
 
+/// The time, or `infinite`.
+impl fmt::Display for AckTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.duration() {
+            Some(time) => write!(f, "{time:?}"),
+            None => f.write_str("infinite"),
+        }
+    }
+}
+
 /// How long the peer is to wait when no receive was posted for its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RnrTimer(u8);
@@ -81,6 +92,13 @@ impl RnrTimer {
     pub fn duration(self) -> Duration {
         let units = RNR_TIMES.get(usize::from(self.0)).copied().unwrap_or(65536);
         Duration::from_micros(u64::from(units) * 10)
+    }
+}
+
+/// The time.
+impl fmt::Display for RnrTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.duration())
     }
 }
 

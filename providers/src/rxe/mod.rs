@@ -14,6 +14,7 @@
 //! longer than its object for any use but unmapping.
 
 pub mod cq;
+mod posted;
 pub mod qp;
 mod receivers;
 mod recv;

@@ -3,8 +3,10 @@
 //! Ground truth: the kernel's `rxe_queue.h`; it looks at the ring when a packet arrives, and wants
 //! no doorbell.
 
+use super::posted;
 use super::work::WorkQueue;
 use super::wqe::{RECV_HEAD, encode_recv, encode_recv_one};
+use crate::contract::Posted;
 use crate::error::PostError;
 use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
@@ -28,6 +30,11 @@ impl RecvQueue {
     /// How many requests it holds.
     pub(super) const fn capacity(&self) -> u32 {
         self.work.capacity()
+    }
+
+    /// What was posted under a number.
+    pub(super) fn posted(&self, wr_id: u64) -> Vec<Posted> {
+        self.work.read_back(|slot| posted::receive(slot, wr_id))
     }
 
     /// Puts one request in and publishes it, if it is one of the usual ones and there is known to be

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use super::cq::foreign;
 use super::qp::usable;
 use super::recv::RecvQueue;
-use crate::contract::SrqOps;
+use crate::contract::{Posted, SrqOps};
 use crate::error::{CloseError, PostError};
 use crate::shelf::Shelf;
 use crate::types::SrqHandle;
@@ -63,6 +63,14 @@ impl SrqOps for RxeSrq {
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         usable(&self.session)?;
         self.ring.with_or(|ring| ring.post(wrs))
+    }
+
+    fn posted(&self, wr_id: u64) -> Vec<Posted> {
+        if !self.session.is_ours() {
+            return Vec::new();
+        }
+        let found = self.ring.with(|ring| ring.posted(wr_id));
+        found.unwrap_or_default()
     }
 
     fn set_limit(&self, limit: u32) -> Result<(), CommandError> {

@@ -7,7 +7,7 @@
 
 use crate::error::{PostCause, PostError};
 use crate::ring::{Corrupt, Masked, Producer};
-use crate::shared::{SharedQueue, Slot};
+use crate::shared::{Filled, SharedQueue, Slot};
 
 /// The queue and our place in it.
 #[derive(Debug)]
@@ -26,6 +26,19 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
     /// How many requests it holds.
     pub(super) const fn capacity(&self) -> u32 {
         self.queue.mask()
+    }
+
+    /// What slots hold of requests that were posted, whether they are done or not, the slot that was
+    /// filled last first. For errors.
+    pub(super) fn read_back<T>(
+        &self,
+        mut read: impl FnMut(&Filled<'_, HEAD>) -> Option<T>,
+    ) -> Vec<T> {
+        let mask = self.queue.mask();
+        let newest = self.producer.first().wrapping_sub(1);
+        (0..=mask)
+            .filter_map(|back| read(&self.queue.slots(newest.wrapping_sub(back) & mask)))
+            .collect()
     }
 
     /// Puts one request in and publishes it, if it goes. Otherwise nothing has happened.

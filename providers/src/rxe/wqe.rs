@@ -43,7 +43,7 @@ pub const SGE_LEN: usize = size_of::<rxe_sge>();
 pub const MAX_LENGTH: u32 = (1 << 31) - 1;
 
 /// `IB_SEND_INLINE`. Not among [`SendFlags`]: whether data is inline follows from its type.
-const INLINE: u32 = 8;
+pub(super) const INLINE: u32 = 8;
 
 /// What one send request may carry, as granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

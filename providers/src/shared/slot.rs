@@ -112,6 +112,19 @@ impl<const HEAD: usize> Filled<'_, HEAD> {
         })
     }
 
+    /// Copies the 8-byte word at byte `at` of the slot out, if it is in the slot and begins at a multiple
+    /// of 8. For errors: what the compiler can check, [`copy_out`](Self::copy_out) reads.
+    #[must_use]
+    pub fn word(&self, at: usize) -> Option<u64> {
+        if !at.is_multiple_of(WORD) || at > self.at.step - WORD {
+            return None;
+        }
+        let word = self.at.base().wrapping_add(at).cast::<u64>();
+        // SAFETY: `at + 8 <= step`, so the word lies in the slot (a slot has `step` bytes, no fewer than
+        // 64); all else as in `copy_out`.
+        Some(unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed))
+    }
+
     /// Copies the first three pairs of words of the slot out, each in one move where the machine can.
     #[inline]
     #[must_use]

@@ -20,8 +20,9 @@ pub(super) use self::core::{Core, usable};
 pub use self::recv::RecvRing;
 pub use self::send::SendRing;
 use super::cq::foreign;
+use super::posted;
 use super::receivers::{Receiver, Receivers};
-use crate::contract::{ExclusiveRecv, ExclusiveSend, QpOps};
+use crate::contract::{ExclusiveRecv, ExclusiveSend, Posted, QpOps};
 use crate::error::{CloseError, PostCause, PostError};
 use crate::shelf::Shelf;
 use crate::types::{QpCaps, QpHandle, QpNum, QpState};
@@ -133,6 +134,20 @@ impl QpOps for RxeQp {
             Some(false) => recv.with(|ring| ring.posted(Ok(()), 1)).unwrap_or(Ok(())),
             None => recv.with_or(|ring| ring.post_recv(wrs)),
         }
+    }
+
+    fn posted(&self, wr_id: u64) -> Vec<Posted> {
+        if !self.core.session.is_ours() {
+            return Vec::new();
+        }
+        let sends = self
+            .send
+            .with(|ring| ring.work.read_back(|slot| posted::send(slot, wr_id)));
+        let recv = self.recv.as_deref();
+        let receives = recv.map(|shelf| shelf.with(|ring| ring.queue.posted(wr_id)));
+        let mut found = sends.unwrap_or_default();
+        found.extend(receives.and_then(Result::ok).unwrap_or_default());
+        found
     }
 
     fn known_state(&self) -> QpState {

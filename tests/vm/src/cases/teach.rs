@@ -143,13 +143,19 @@ fn busy() -> CaseResult {
     same(
         "text",
         error.to_string(),
-        "CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still report to it: \
-         destroy or drop those first"
-            .to_owned(),
+        format!(
+            "CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still report to it (queue \
+             pair {}): destroy or drop those first",
+            qp.qp_num()
+        ),
     )?;
     same("errno", error.errno(), Some(Errno::EBUSY))?;
     let error = srq.clone().try_destroy().err().ok_or("destroyed")?;
-    says(&error.to_string(), &["queue pairs still draw from it"])?;
+    let named = format!(
+        "queue pairs still draw from it (queue pair {})",
+        qp.qp_num()
+    );
+    says(&error.to_string(), &[&named])?;
     drop(qp);
     srq.try_destroy()?;
     cq.try_destroy()?;

@@ -50,7 +50,7 @@ fn refused(a: &End, attr: &QpAttr) -> Result<ModifyError, Failure> {
     same("head", report.head(), text.as_str())?;
     says(
         &report.to_string(),
-        &["found: attributes given: state Rtr, "],
+        &["found: attributes given: state RTR, "],
     )?;
     Ok(error)
 }
@@ -297,7 +297,7 @@ fn values() -> CaseResult {
     let port = Some(2);
     no(
         QpAttr { port, ..init },
-        "there is no port 2: the device has 1 to 1",
+        "there is no port 2: the device has port 1 only",
     )?;
     qp.modify(&init)?;
     let endpoint = qp.prepare(&PathOptions::default())?;

@@ -1,13 +1,17 @@
 //! Errors of the data path and of creation, one small type for each operation.
 
+mod explain;
+
+use std::error::Error as StdError;
+use std::fmt;
+
 use thiserror::Error;
-use uverbs_abi::{Cause, CommandError, Errno, Explain, Report};
+use uverbs_abi::{Cause, CommandError, Errno};
 
 use crate::types::QpState;
 
 /// Why a batch of work requests was not posted whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("posted {accepted} of the work requests, then: {cause}")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "bad_wr")]
 pub struct PostError {
     /// How many of the batch, from its start, are in the queue and will complete. Unless `cause` is
@@ -15,6 +19,23 @@ pub struct PostError {
     pub accepted: usize,
     /// What stood in the way.
     pub cause: PostCause,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.accepted {
+            0 => f.write_str("nothing was posted: ")?,
+            1 => f.write_str("1 work request was posted, then: ")?,
+            many => write!(f, "{many} work requests were posted, then: ")?,
+        }
+        fmt::Display::fmt(&self.cause, f)
+    }
+}
+
+impl StdError for PostError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.source()
+    }
 }
 
 /// The cause of a [`PostError`].
@@ -26,7 +47,7 @@ pub enum PostCause {
     #[error("the queue is full; wait for requests to be done, and poll their completions")]
     QueueFull,
     /// More scatter/gather elements than the queue was made for.
-    #[error("the request has {given} scatter/gather elements, the queue takes {max}")]
+    #[error("scatter/gather elements: the request has {given}, the queue takes {max}")]
     TooManySge {
         /// In the request.
         given: usize,
@@ -34,7 +55,7 @@ pub enum PostCause {
         max: u32,
     },
     /// More inline bytes than the queue was made for.
-    #[error("the request has {given} bytes of inline data, the queue pair takes {max}")]
+    #[error("bytes of inline data: the request has {given}, the queue pair takes {max}")]
     InlineTooLong {
         /// In the request.
         given: u64,
@@ -93,7 +114,7 @@ pub enum PostCause {
     /// The requests are in the queue, but the kernel could not be told. They start with the next
     /// doorbell that succeeds.
     #[error("the doorbell failed: {0}")]
-    Doorbell(CommandError),
+    Doorbell(#[source] CommandError),
 }
 
 impl PostError {
@@ -134,7 +155,7 @@ pub enum PollError {
 #[non_exhaustive]
 pub enum CreateError {
     /// The create command, or the mapping after it, was refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
     /// The kernel described a queue that cannot be.
     #[error("{command}: the queue that the kernel made is not as this driver makes them: {what}")]
@@ -157,7 +178,7 @@ pub enum CloseError {
     #[error("it has been destroyed already")]
     Destroyed,
     /// The kernel refused.
-    #[error(transparent)]
+    #[error("{0}")]
     Command(#[from] CommandError),
 }
 
@@ -187,100 +208,3 @@ impl PostCause {
         }
     }
 }
-
-impl Explain for PostError {
-    fn errno(&self) -> Option<Errno> {
-        self.cause.errno()
-    }
-
-    fn explain(&self, report: &mut Report) {
-        if self.accepted != 0 {
-            report.meaning(format!(
-                "the first {} of the batch are queued and will complete; post the rest again",
-                self.accepted
-            ));
-        }
-        match self.cause {
-            PostCause::QueueFull => {
-                report
-                    .cause("requests are not signalled, so that nothing tells when they are done");
-                report.cause("completions are not polled");
-                report.cause("the peer does not answer, or posts no receives");
-                report.next("poll, or make the queue larger");
-            }
-            PostCause::TooManySge { .. } => {
-                report.next(
-                    "ask for more with max_send_sge, max_recv_sge or max_sge, or copy together",
-                );
-            }
-            PostCause::InlineTooLong { .. } => {
-                report.next("ask for more with max_inline_data, or send from a region");
-            }
-            PostCause::NoReads => {
-                report.cause("the peer's endpoint says max_dest_rd_atomic 0: its `PathOptions`");
-                report.cause("max_rd_atomic 0 in `ConnectOptions`");
-                report.next(
-                    "prepare the peer with max_dest_rd_atomic of 1 or more, and connect again",
-                );
-            }
-            PostCause::DeviceGone => {
-                report.next("drop what was made on the device, and open it again when it is back");
-            }
-            PostCause::Doorbell(error) => error.explain(report),
-            _ => {}
-        }
-    }
-}
-
-impl Explain for PollError {
-    /// `EIO` for a device that is gone.
-    fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::DeviceGone => Some(Errno::EIO),
-            _ => None,
-        }
-    }
-}
-
-impl Explain for CreateError {
-    fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Command(error) => error.errno(),
-            Self::BadQueue { .. } => None,
-        }
-    }
-
-    fn explain(&self, report: &mut Report) {
-        match self {
-            Self::Command(error) => error.explain(report),
-            Self::BadQueue { .. } => {
-                report.cause("a kernel newer than this crate, or a defect of either");
-            }
-        }
-    }
-}
-
-impl Explain for CloseError {
-    fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Command(error) => error.errno(),
-            Self::InExclusiveUse | Self::Destroyed => None,
-        }
-    }
-}
-
-macro_rules! into_io {
-    ($($error:ty)+) => {$(
-        /// The kind is that of the kernel's number, and `InvalidInput` where there is none.
-        impl From<$error> for std::io::Error {
-            fn from(error: $error) -> Self {
-                let kind = error
-                    .errno()
-                    .map_or(std::io::ErrorKind::InvalidInput, |errno| Self::from(errno).kind());
-                Self::new(kind, error)
-            }
-        }
-    )+};
-}
-
-into_io!(PostError PollError CreateError CloseError);
