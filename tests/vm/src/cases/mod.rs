@@ -18,9 +18,11 @@ mod events;
 mod injected;
 mod interop;
 mod interop_tools;
+mod killed;
 mod mr;
 pub mod pair;
 pub mod parts;
+mod peer;
 mod process;
 #[cfg(test)]
 mod proof;
@@ -75,6 +77,7 @@ pub fn all() -> Vec<&'static Case> {
         bare::CASES,
         unplug::CASES,
         reports::CASES,
+        killed::CASES,
         stress::CASES,
         process::CASES,
         drops::CASES,

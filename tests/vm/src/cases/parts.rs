@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
 use super::pair::Failure;
-use super::{sandbox, trace};
+use super::{peer, sandbox, trace};
 use crate::guest::PART_ARG;
 use crate::guest::program::Program;
 
 type Part = fn() -> Result<(), Failure>;
 
-const PARTS: [(&str, Part); 4] = [
+const PARTS: [(&str, Part); 5] = [
+    ("peer", peer::main),
     ("sandbox-asked", sandbox::asked),
     ("sandbox-environment", sandbox::by_environment),
     ("sandbox-not-asked", sandbox::by_environment),

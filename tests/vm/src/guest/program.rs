@@ -100,6 +100,11 @@ impl Program {
             .clone()
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it still runs.
     pub fn runs(&mut self) -> io::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
