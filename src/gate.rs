@@ -4,7 +4,9 @@
 //! there?" and the command that names it, and a command under way would make a destroy fail with
 //! `EBUSY`. The fast paths need no gate: there the lock of the queue does the same.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
+
+use crate::event::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Whether the kernel object is there, and who is using it.
 #[derive(Debug, Default)]
@@ -52,7 +54,7 @@ impl Alone<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(uverbs_loom)))]
 mod tests {
     use super::Gate;
 

@@ -295,7 +295,7 @@ impl CompletionStream {
                     rope
                 }
             };
-            self.ready.listen(Some(rope))?;
+            self.ready.listen(Some(&rope))?;
             let told = std::future::poll_fn(|cx| {
                 self.ready.poll(cx, || match self.channel.try_next()? {
                     Some(event) => Ok(Some(Some(event))),

@@ -7,17 +7,16 @@
 //! refused, since it rings for good.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use nix::errno::Errno as Nix;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::event::EventError;
+use crate::event::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 
 /// Has a descriptor once somebody has had to wait, and costs nothing before.
 #[derive(Debug, Default)]
-pub(crate) struct Bell(OnceLock<Rope>);
+pub(crate) struct Bell(Mutex<Option<Rope>>);
 
 /// What becomes readable, for good, when the bell is rung.
 #[derive(Clone, Debug)]
@@ -27,6 +26,9 @@ pub(crate) struct Rope(Arc<Hung>);
 struct Hung {
     fd: EventFd,
     is_rung: AtomicBool,
+    /// In place of the descriptor, which loom cannot wait for.
+    #[cfg(all(test, uverbs_loom))]
+    model: model::Readiness,
 }
 
 impl Bell {
@@ -34,26 +36,30 @@ impl Bell {
     ///
     /// # Errors
     /// If there is no file descriptor left.
-    pub(crate) fn hang(&self) -> Result<&Rope, EventError> {
-        if let Some(rope) = self.0.get() {
-            return Ok(rope);
+    pub(crate) fn hang(&self) -> Result<Rope, EventError> {
+        let mut hung = lock(&self.0);
+        if let Some(rope) = &*hung {
+            return Ok(rope.clone());
         }
-        let made = Rope(Arc::new(Hung {
+        let rope = Rope(Arc::new(Hung {
             fd: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             is_rung: AtomicBool::new(false),
+            #[cfg(all(test, uverbs_loom))]
+            model: model::Readiness::default(),
         }));
-        // Of two who come at once one is first, and the other's is closed again.
-        Ok(self.0.get_or_init(|| made))
+        Ok(hung.insert(rope).clone())
     }
 
     /// Wakes those who wait now, and whoever comes later.
     pub(crate) fn ring(&self) {
-        if let Some(Rope(hung)) = self.0.get() {
+        if let Some(Rope(hung)) = &*lock(&self.0) {
             // Release, before the wake: pairs with the Acquire load in `is_rung`, so that whoever is
             // woken finds the reason.
             hung.is_rung.store(true, Ordering::Release);
             // The counter cannot be full: a queue is destroyed once.
             let _: Result<usize, Nix> = hung.fd.write(1);
+            #[cfg(all(test, uverbs_loom))]
+            hung.model.begin();
         }
     }
 }
@@ -76,5 +82,104 @@ impl PartialEq for Rope {
 impl AsFd for Rope {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
+    }
+}
+
+/// The bell and the gate under loom, as a wait and a destroy use them.
+#[cfg(all(test, uverbs_loom))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod model {
+    use std::sync::Arc;
+
+    use loom::thread;
+
+    use super::Bell;
+    use crate::event::model::check_and_break;
+    use crate::event::sync::{Condvar, Fault, Mutex, lock, planted, wait};
+    use crate::gate::Gate;
+
+    #[derive(Default)]
+    struct Queue {
+        gate: Gate,
+        bell: Bell,
+    }
+
+    impl Queue {
+        /// Waits as `CompletionQueue::wait` does; nothing but a destroy ends it.
+        fn wait(&self) {
+            let late = planted(Fault::HangAfterArming);
+            let hung = (!late).then(|| self.bell.hang().unwrap());
+            // The arming.
+            if self.gate.enter().is_none() {
+                return;
+            }
+            let rope = hung.unwrap_or_else(|| self.bell.hang().unwrap());
+            rope.0.model.wait();
+            assert!(rope.is_rung(), "woken, and no reason");
+        }
+
+        /// As `teardown::close`.
+        fn destroy(&self) {
+            if planted(Fault::RingBeforeClosing) {
+                self.bell.ring();
+            }
+            self.gate.enter_alone().unwrap().destroyed();
+            if !planted(Fault::RingBeforeClosing) {
+                self.bell.ring();
+            }
+        }
+    }
+
+    #[test]
+    fn a_destroy_ends_a_wait_whenever_it_comes() {
+        fn model() {
+            let queue = Arc::new(Queue::default());
+            let waiters = [(); 2].map(|()| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || queue.wait())
+            });
+            queue.destroy();
+            for waiter in waiters {
+                waiter.join().unwrap();
+            }
+        }
+        check_and_break(model, &[Fault::HangAfterArming, Fault::RingBeforeClosing]);
+    }
+
+    #[test]
+    fn a_destroy_that_is_refused_ends_no_wait_and_the_next_one_does() {
+        fn model() {
+            let queue = Arc::new(Queue::default());
+            let waiter = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || queue.wait())
+            };
+            // EBUSY: the gate opens again, and nobody is told.
+            drop(queue.gate.enter_alone().unwrap());
+            queue.destroy();
+            waiter.join().unwrap();
+        }
+        check_and_break(model, &[Fault::HangAfterArming]);
+    }
+
+    /// What `poll()` and an eventfd do together.
+    #[derive(Debug, Default)]
+    pub(super) struct Readiness {
+        has_begun: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    impl Readiness {
+        pub(super) fn begin(&self) {
+            *lock(&self.has_begun) = true;
+            self.changed.notify_all();
+        }
+
+        fn wait(&self) {
+            let mut has_begun = lock(&self.has_begun);
+            while !*has_begun {
+                has_begun = wait(&self.changed, has_begun);
+            }
+        }
     }
 }

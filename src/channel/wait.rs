@@ -112,7 +112,7 @@ impl Explain for WaitError {
 into_io!(WaitError);
 
 /// What to do next in order to wait.
-pub(crate) enum Step<'q, 'b> {
+pub(crate) enum Step<'b> {
     /// There are completions.
     Ready(&'b mut [Wc]),
     /// The queue is armed, and was empty after that.
@@ -120,7 +120,7 @@ pub(crate) enum Step<'q, 'b> {
         /// As it was given.
         room: &'b mut [Wc],
         /// Tells of the queue's destroy.
-        rope: &'q Rope,
+        rope: Rope,
     },
 }
 
@@ -173,7 +173,7 @@ impl CompletionQueue {
                     rope
                 }
             };
-            match self.source()?.next_until(until, Some(rope))? {
+            match self.source()?.next_until(until, Some(&rope))? {
                 Some(event) => waiter.told(event)?,
                 None if rope.is_rung() => return Err(WaitError::Destroyed),
                 None => return Ok(self.poll(out)?),
@@ -205,7 +205,7 @@ impl<'q> Waiter<'q> {
     }
 
     /// Polls; if there is nothing, arms and polls once more.
-    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'q, 'b>, WaitError> {
+    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
         let cq = self.cq;
         let wanted = !out.is_empty();
         // Even where there is something to be polled: whoever was stopped is to end.

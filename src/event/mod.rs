@@ -24,12 +24,12 @@ mod record;
 mod slot;
 mod source;
 mod subject;
-mod sync;
+pub(crate) mod sync;
 mod token;
 
 #[cfg(all(test, uverbs_loom))]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
-mod model;
+pub(crate) mod model;
 #[cfg(all(test, not(uverbs_loom)))]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests;

@@ -29,7 +29,7 @@ thread_local! {
 const FAULT: &str = "UVERBS_LOOM_FAULT";
 
 /// Whether the model that runs has put in this fault.
-pub(super) fn planted(fault: Fault) -> bool {
+pub(crate) fn planted(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn planted(fault: Fault) -> bool {
 ///
 /// A model that fails takes its process down (what it leaves behind cannot be dropped outside of
 /// loom), so each fault has a process of its own: this test once more, told what to put in.
-fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, faults: &[Fault]) {
+pub(crate) fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, faults: &[Fault]) {
     check_and_break_within(None, model, faults);
 }
 

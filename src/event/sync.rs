@@ -1,4 +1,5 @@
-//! Locks as the ledger uses them: the standard library's, or loom's when the ledger is modelled.
+//! Locks as the ledger uses them, the gate of an object and the bell of a queue: the standard
+//! library's, or loom's when they are modelled.
 //!
 //! A poisoned lock is taken as it is: nothing of ours panics while it holds one half-changed, and
 //! a panic elsewhere must not keep an event from being acked.
@@ -11,15 +12,18 @@ use std::sync as source;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-pub(super) use self::source::{Arc, Condvar, Mutex, MutexGuard};
+pub(crate) use self::source::atomic::{AtomicBool, Ordering};
+pub(crate) use self::source::{
+    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// Takes a lock.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a notification.
-pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -37,7 +41,7 @@ pub(super) fn wait_timeout<'a, T>(
 
 /// A fault that a model puts in on purpose, to see that it would be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// An event lets go of its live handle before it acks.
     ReleaseBeforeAck,
     /// A destroy does not hide the object from look-ups.
@@ -56,14 +60,20 @@ pub(super) enum Fault {
     SameGeneration,
     /// A failed create wakes nobody.
     SilentAbort,
+    /// Who waits for a queue can be woken by its destroy only from after the arming on.
+    #[cfg(all(test, uverbs_loom))]
+    HangAfterArming,
+    /// A destroy wakes those who wait before it is alone at the gate.
+    #[cfg(all(test, uverbs_loom))]
+    RingBeforeClosing,
 }
 
 /// Whether a model has put in this fault. Outside of the models never, and at no cost.
 #[cfg(not(all(test, uverbs_loom)))]
 #[inline(always)]
-pub(super) const fn planted(_: Fault) -> bool {
+pub(crate) const fn planted(_: Fault) -> bool {
     false
 }
 
 #[cfg(all(test, uverbs_loom))]
-pub(super) use super::model::planted;
+pub(crate) use super::model::planted;
