@@ -40,6 +40,16 @@ fn a_device_without_a_provider_opens_and_delivers_events() {
     let pd = context.alloc_pd().unwrap();
     let error = context.create_cq(8).build().unwrap_err();
     assert!(matches!(error.cause, CreateErrorCause::NoProvider { .. }));
+    assert_eq!(
+        error.to_string(),
+        "cannot make a completion queue: this crate has no provider for the device's driver, unknown (0): \
+         queries, protection domains and events work, queues do not"
+    );
+    let text = error.report().to_string();
+    assert!(
+        text.contains("\n  next: `devinfo` lists the other devices"),
+        "{text}"
+    );
     let error = pd.create_srq(8).build().unwrap_err();
     assert!(matches!(error.cause, CreateErrorCause::NoProvider { .. }));
 

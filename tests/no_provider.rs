@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use uverbs::fake::Fabric;
-use uverbs::{Context, CreateErrorCause, DriverId, NoProviderReason};
+use uverbs::{Context, CreateErrorCause, DriverId, Explain, NoProviderReason};
 
 #[test]
 #[cfg_attr(feature = "rxe", ignore = "needs a build with --no-default-features")]
@@ -30,4 +30,7 @@ fn the_feature_that_builds_the_provider_in_is_named() {
          build uverbs with its feature `rxe`: queries, protection domains and events work, queues do \
          not"
     );
+    let text = error.report().to_string();
+    let named = "\n  next: in Cargo.toml: `uverbs = { …, features = [\"rxe\"] }`";
+    assert!(text.contains(named), "{text}");
 }

@@ -137,7 +137,7 @@ impl Explain for CommandError {
                 report.cause("a defect of this crate, or a kernel that it does not know");
                 report.next("report it, with the kernel's release");
             }
-            Cause::Errno(_) => {}
+            Cause::Errno(errno) => too_many_files(errno, report),
         }
     }
 
@@ -151,6 +151,22 @@ impl Explain for CommandError {
             (_, Some(errno)) => errno.kind(),
             (_, None) => io::ErrorKind::InvalidInput,
         }
+    }
+}
+
+/// Says which limit it is, if there is no descriptor left.
+#[doc(hidden)]
+pub fn too_many_files(errno: Errno, report: &mut Report) {
+    match errno.raw() {
+        libc::EMFILE => {
+            report.meaning("the process has as many files open as it may");
+            report.next("raise its limit: `ulimit -n`");
+        }
+        libc::ENFILE => {
+            report.meaning("the system has as many files open as it may");
+            report.next("raise its limit: `sysctl fs.file-max`");
+        }
+        _ => {}
     }
 }
 
@@ -189,6 +205,19 @@ mod tests {
         assert!(text.contains("older than the command"), "{text}");
         let plain = CommandError::refused("REG_MR", Errno::EOPNOTSUPP);
         assert!(!plain.to_string().contains("has it"), "{plain}");
+    }
+
+    #[test]
+    fn which_limit_of_open_files_is_reached_is_told() {
+        let of = |errno| CommandError::refused("COMP_CHANNEL_CREATE", Errno::from_raw(errno));
+        let text = of(libc::EMFILE).report().to_string();
+        assert!(
+            text.ends_with("next: raise its limit: `ulimit -n`"),
+            "{text}"
+        );
+        let text = of(libc::ENFILE).report().to_string();
+        assert!(text.ends_with("`sysctl fs.file-max`"), "{text}");
+        assert!(of(libc::EBUSY).report().notes().is_empty());
     }
 
     /// The core, the ioctl interface and drivers each have a number for it.

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::{fmt, io};
 
 use thiserror::Error;
+use uverbs_abi::error::too_many_files;
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 use uverbs_providers::error::CreateError as ProviderError;
@@ -252,9 +253,9 @@ impl Explain for CreateError {
                 report.cause("`destroy` was called through another clone of the handle");
                 report.next("make it anew, or destroy it later");
             }
-            CreateErrorCause::NoWakeFd(_) => {
+            CreateErrorCause::NoWakeFd(errno) => {
                 report.meaning("each queue that is waited on takes two file descriptors");
-                report.next("raise the process's limit: `ulimit -n`");
+                too_many_files(errno, report);
             }
             CreateErrorCause::NoProvider { reason, .. } => reason.tell(report),
             CreateErrorCause::Refused(error) => {

@@ -316,16 +316,8 @@ fn node(path: &Path, source: &io::Error, report: &mut Report) {
 }
 
 fn too_many_files(source: &io::Error, report: &mut Report) {
-    match source.raw_os_error() {
-        Some(libc::EMFILE) => {
-            report.meaning("the process has as many files open as it may");
-            report.next("raise its limit: `ulimit -n`");
-        }
-        Some(libc::ENFILE) => {
-            report.meaning("the system has as many files open as it may");
-            report.next("raise its limit: `sysctl fs.file-max`");
-        }
-        _ => {}
+    if let Some(errno) = source.raw_os_error() {
+        uverbs_abi::error::too_many_files(Errno::from_raw(errno), report);
     }
 }
 

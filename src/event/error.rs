@@ -2,6 +2,7 @@
 
 use std::io;
 
+use uverbs_abi::error::too_many_files;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 
 use super::record::BadRecord;
@@ -135,7 +136,9 @@ impl Explain for EventQueueError {
                 report.meaning(
                     "each queue of events takes a descriptor, and one for waking its readers",
                 );
-                report.next("raise the process's limit: `ulimit -n`");
+                if let Some(errno) = self.errno() {
+                    too_many_files(errno, report);
+                }
             }
         }
     }
