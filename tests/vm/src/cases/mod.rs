@@ -44,6 +44,7 @@ mod srq;
 mod stress;
 mod tally;
 mod teach;
+mod teach_memory;
 mod teach_path;
 mod trace;
 mod unplug;
@@ -70,6 +71,7 @@ pub fn all() -> Vec<&'static Case> {
         rc_remote::CASES,
         rc_flush::CASES,
         teach::CASES,
+        teach_memory::CASES,
         teach_path::CASES,
         events::CASES,
         event_queues::CASES,

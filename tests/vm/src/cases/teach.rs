@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use uverbs::{
-    AckTimeout, ConnectError, ConnectOptions, Context, Endpoint, Errno, Explain, Mtu, PathOptions,
-    PostCause, QpState, RemoteAddr, Report, Rkey, SendWr, Wc, WcStatus,
+    AccessFlags, AckTimeout, ConnectError, ConnectOptions, Context, Endpoint, Errno, Explain, Mtu,
+    PathOptions, PostCause, QpAttr, QpState, Rc, RecvWr, RemoteAddr, Report, Rkey, SendWr, Wc,
+    WcStatus,
 };
 
 use super::pair::{End, Failure, Shape, connect, ensure, open, pair, same, shaped_pair, wait_for};
@@ -16,6 +17,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teach::connecting_twice_or_too_early", twice),
     Case::new("teach::a_read_that_would_never_start", no_reads),
     Case::new("teach::who_uses_what_is_to_be_destroyed", busy),
+    Case::new("teach::endpoints_exchanged_or_ones_own", own_endpoint).every_kernel(),
+    Case::new("teach::limits_of_queues_that_are_there", limits).every_kernel(),
     Case::new("teach::a_peer_that_is_gone", peer_gone),
     Case::new("teach::a_link_that_goes_down_under_traffic", link_lost),
     Case::new("teach::a_wrong_first_psn", wrong_psn),
@@ -23,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teach::no_receive_and_its_timer", no_receive),
 ];
 
-fn says(text: &str, parts: &[&str]) -> Result<(), Failure> {
+pub(super) fn says(text: &str, parts: &[&str]) -> Result<(), Failure> {
     for part in parts {
         ensure(text.contains(part), &format!("{part:?} is not in: {text}"))?;
     }
@@ -88,7 +91,7 @@ fn twice() -> CaseResult {
         &["RC, RTS→INIT: there is no such transition; go by RESET"],
     )?;
     // The next step that is named is right.
-    a.qp.modify(&uverbs::QpAttr::to_state(QpState::Reset))?;
+    a.qp.modify(&QpAttr::to_state(QpState::Reset))?;
     let error = a.qp.connect(&a.endpoint, &b.endpoint, &options).err();
     let error = error.ok_or("connected from RESET")?;
     says(&error.to_string(), &["is in RESET; call `prepare` first"])?;
@@ -138,7 +141,7 @@ fn busy() -> CaseResult {
     let (context, pd) = open("rxe0")?;
     let cq = context.create_cq(4).build()?;
     let srq = pd.create_srq(4).build()?;
-    let qp = pd.create_qp::<uverbs::Rc>(&cq, &cq).srq(&srq).build()?;
+    let qp = pd.create_qp::<Rc>(&cq, &cq).srq(&srq).build()?;
     let error = cq.clone().try_destroy().err().ok_or("destroyed")?;
     same(
         "text",
@@ -159,6 +162,69 @@ fn busy() -> CaseResult {
     drop(qp);
     srq.try_destroy()?;
     cq.try_destroy()?;
+    Ok(Verdict::Passed)
+}
+
+/// The own endpoint in the peer's place: refused where it is surely wrong. A queue pair that is its own
+/// peer is legal, and works.
+fn own_endpoint() -> CaseResult {
+    let hasty = ConnectOptions {
+        rnr_retry: 0,
+        ..ConnectOptions::default()
+    };
+    let pd = open("rxe0")?.1;
+    let a = Shape::default().prepare(&pd)?;
+    let b = Shape::default().prepare(&pd)?;
+    let error = a.qp.connect(&b.endpoint, &a.endpoint, &hasty).err();
+    let error = error.ok_or("connected the wrong way round")?;
+    says(&error.to_string(), &["; local and remote are exchanged"])?;
+    same("state", a.qp.state()?, QpState::Init)?;
+    a.qp.connect(&a.endpoint, &a.endpoint, &hasty)?;
+    let region = a.region(64, 1)?;
+    a.qp.post_recv(&[RecvWr::new(1, &[region.slice(..)?])])?;
+    a.qp.post_send(&[SendWr::send_inline(2, b"to myself").signaled()])?;
+    let mut done = [a.completion()?, a.completion()?];
+    done.sort_unstable_by_key(|wc| wc.wr_id);
+    same("done", done.map(|wc| wc.status), [WcStatus::Success; 2])?;
+    same("bytes", region.to_vec(..9)?, b"to myself".to_vec())?;
+    a.qp.post_send(&[SendWr::send_inline(3, b"no receive").signaled()])?;
+    let report = explained(&a, WcStatus::RnrRetryExceeded)?.to_string();
+    says(&report, &["found: the peer is this queue pair itself"])?;
+    Ok(Verdict::Passed)
+}
+
+/// What a queue that is there was made for, and what it is asked for.
+fn limits() -> CaseResult {
+    let (context, pd) = open("rxe0")?;
+    let srq = pd.create_srq(4).build()?;
+    let has = srq.max_wr();
+    let error = srq.set_limit(has + 1).err().ok_or("too high a limit")?;
+    same("errno", error.errno(), Some(Errno::EINVAL))?;
+    says(
+        &error.to_string(),
+        &[&format!(
+            "; limit {} was asked for, the shared receive queue has {has}",
+            has + 1
+        )],
+    )?;
+    let vectors = context.num_comp_vectors();
+    let error = context.create_cq(1).comp_vector(vectors).build().err();
+    let error = error.ok_or("a completion vector too many")?;
+    let wanted = format!("; comp_vector {vectors} was asked for, the device has 0 ");
+    says(&error.to_string(), &[&wanted])?;
+    // Nothing to change is nothing wrong.
+    let end = Shape::default().prepare(&pd)?;
+    end.qp.modify(&QpAttr::default())?;
+    same("state", end.qp.state()?, QpState::Init)?;
+    let qp = pd
+        .create_qp::<Rc>(&end.cq, &end.cq)
+        .max_send_wr(0)
+        .build()?;
+    let granted = qp.query()?.caps.max_send_wr;
+    ensure(
+        granted <= qp.caps().max_send_wr,
+        "less than the kernel says",
+    )?;
     Ok(Verdict::Passed)
 }
 
@@ -267,7 +333,7 @@ fn remote_access() -> CaseResult {
     for what in ["key", "bounds", "rights"] {
         let (a, b) = pair()?;
         let region = match what {
-            "rights" => b.pd.allocate(64, uverbs::AccessFlags::REMOTE_READ)?,
+            "rights" => b.pd.allocate(64, AccessFlags::REMOTE_READ)?,
             _ => b.region(64, 1)?,
         };
         let good = region.remote(0)?;

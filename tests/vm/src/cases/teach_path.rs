@@ -5,6 +5,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use uverbs::{
     AddressVector, ConnectError, ConnectOptions, Errno, Explain, Gid, GlobalRoute, ModifyError,
     PathFinding, PathOptions, PortState, QpAttr, QpState,
@@ -23,6 +25,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teach::a_peer_that_does_not_answer", no_answer),
     Case::new("teach::routes_that_do_not_lead_there", no_route),
     Case::new("teach::values_above_the_devices", values),
+    Case::new("teach::from_another_network_namespace", from_elsewhere).fresh_boot(),
     Case::new("teach::an_interface_that_is_gone", interface_gone).fresh_boot(),
 ];
 
@@ -235,6 +238,41 @@ fn no_route() -> CaseResult {
     Ok(Verdict::Passed)
 }
 
+/// Devices are shared, network namespaces are not: interface and address of the GID are not where the
+/// program runs, as in a container that was given a device and a network of its own.
+fn from_elsewhere() -> CaseResult {
+    let inside = || -> Result<(), Failure> {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)?;
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        // A mount of sysfs shows the interfaces of the namespace that it was made in.
+        mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none)?;
+        ensure(!fs::exists("/sys/class/net/veth0")?, "veth0 is here")?;
+        // Without a table of local addresses, which comes with the first, any address can be bound.
+        net::link_up("lo")?;
+        let a = end("rxe0")?;
+        let error = refused(&a, &rtr(&a, Gid::from(ipv4(77)), |_| {})?)?;
+        has(
+            &error,
+            |finding| matches!(finding, PathFinding::NoInterface { own } if own.gid == a.endpoint.gid),
+        )?;
+        has(
+            &error,
+            |finding| matches!(finding, PathFinding::OwnAddressGone { own } if *own == ipv4(1)),
+        )?;
+        says(
+            &error.to_string(),
+            &[
+                "which is not in this network namespace",
+                "the own address 10.0.0.1 is on no interface here",
+            ],
+        )
+    };
+    let ended = thread::scope(|scope| scope.spawn(inside).join());
+    ended.map_err(|_| "the thread in the namespace died")??;
+    Ok(Verdict::Passed)
+}
+
 /// The network interface under an open device is removed while a queue pair of it is on its way.
 fn interface_gone() -> CaseResult {
     net::add_pair("spare0", [2, 0, 0, 1, 0, 0], "spare1", [2, 0, 0, 1, 0, 1])?;
@@ -312,6 +350,17 @@ fn values() -> CaseResult {
             ..rtr
         },
         "there is no port 3",
+    )?;
+    let local = AddressVector {
+        global: None,
+        ..rtr.path.ok_or("no path")?
+    };
+    no(
+        QpAttr {
+            path: Some(local),
+            ..rtr
+        },
+        "port 1 needs a global part in the path: GID and index",
     )?;
     qp.modify(&rtr)?;
     no(
