@@ -2,6 +2,8 @@
 //! through [`Kernel`], so that a test can play the other side.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use crate::command::Command;
 use crate::legacy::Doorbell;
@@ -27,6 +29,13 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
         let mut frame = *doorbell.frame();
         self.write(&mut frame, &mut [0; legacy::DOORBELL_RESPONSE_LEN])
+    }
+
+    /// A file that doorbells may as well be written to, without a call of [`doorbell`](Self::doorbell).
+    /// Asked for once. By itself there is none, and a kernel that is asked for every doorbell need not
+    /// know of this.
+    fn doorbell_file(&self) -> Option<&Arc<OwnedFd>> {
+        None
     }
 
     /// Maps `len` bytes from `offset`, shared, for reading and writing.

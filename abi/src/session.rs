@@ -12,6 +12,7 @@ use crate::command::{Command, Reply};
 use crate::layout::cmd::IB_USER_VERBS_CMD_POST_SEND;
 use crate::layout::ids::{attr, method, object};
 use crate::legacy::Doorbell;
+use crate::sys::bell::{Bell, Unrung};
 use crate::sys::process::{Life, Mark};
 use crate::{Cause, CommandError, Errno, Kernel, Mapping, legacy};
 
@@ -134,7 +135,7 @@ impl Default for Status {
 
 /// A doorbell that was not taken the cheap way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal(Errno);
+pub struct Refusal(Unrung);
 
 /// The command that a doorbell is.
 const DOORBELL: &str = "POST_SEND";
@@ -144,6 +145,7 @@ const DOORBELL: &str = "POST_SEND";
 pub struct Session {
     kernel: Arc<dyn Kernel>,
     driver: u32,
+    bell: Bell,
     doorbell_by_ioctl: AtomicBool,
     status: Arc<Status>,
     provider_state: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -154,6 +156,7 @@ impl Session {
     #[must_use]
     pub fn new(kernel: Arc<dyn Kernel>, driver: u32) -> Self {
         Self {
+            bell: Bell::new(kernel.doorbell_file()),
             kernel,
             driver,
             doorbell_by_ioctl: AtomicBool::new(false),
@@ -306,11 +309,16 @@ impl Session {
     /// What [`ring_otherwise`](Self::ring_otherwise) goes on with.
     #[inline]
     pub fn ring(&self, doorbell: &Doorbell) -> Result<(), Refusal> {
+        self.bell.ring(doorbell).map_err(Refusal)
+    }
+
+    /// [`ring`](Self::ring) where there is no file to write to.
+    fn ring_by_call(&self, doorbell: &Doorbell) -> Result<(), Errno> {
         // Relaxed: whoever misses the switch learns it from the kernel, as the first one did.
         if self.doorbell_by_ioctl.load(Ordering::Relaxed) {
-            return Err(Refusal(Errno::EACCES));
+            return Err(Errno::EACCES);
         }
-        self.kernel.doorbell(doorbell).map_err(Refusal)
+        self.kernel.doorbell(doorbell)
     }
 
     /// The second half: what is to be done about a refusal.
@@ -320,11 +328,19 @@ impl Session {
     pub fn ring_otherwise(
         &self,
         doorbell: &Doorbell,
-        Refusal(errno): Refusal,
+        Refusal(unrung): Refusal,
     ) -> Result<(), CommandError> {
+        let errno = match unrung.errno() {
+            Some(errno) => errno,
+            None => match self.ring_by_call(doorbell) {
+                Ok(()) => return Ok(()),
+                Err(errno) => errno,
+            },
+        };
         match errno {
             Errno::EACCES => {
                 self.doorbell_by_ioctl.store(true, Ordering::Relaxed);
+                self.bell.give_up();
                 self.doorbell_ioctl(doorbell.qp_handle())
             }
             Errno::EIO if self.confirm_gone() => Err(CommandError {

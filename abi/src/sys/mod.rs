@@ -4,9 +4,10 @@
 //! `read` do. It must never interpret an error, retry, or keep an address after a call returns.
 #![allow(
     unsafe_code,
-    reason = "the ioctl, the doorbell, and taking over descriptors that the kernel made"
+    reason = "the ioctl, and taking over descriptors that the kernel made"
 )]
 
+pub(crate) mod bell;
 pub mod process;
 
 use std::fs::OpenOptions;
@@ -15,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use memmap2::MmapOptions;
 
@@ -30,8 +32,8 @@ use crate::{Errno, Mapping, legacy};
 /// An open `/dev/infiniband/uverbsN`.
 #[derive(Debug)]
 pub struct UverbsFd {
-    // Not a `File`: a number that can be read without a call.
-    file: OwnedFd,
+    // Shared with the session, which writes doorbells to it itself.
+    file: Arc<OwnedFd>,
 }
 
 impl UverbsFd {
@@ -57,17 +59,9 @@ impl UverbsFd {
                 "the node does not belong to this device (any more)",
             ));
         }
-        Ok(Self { file: file.into() })
-    }
-}
-
-/// Why a command was not taken.
-#[cold]
-fn not_written(written: isize) -> Errno {
-    if written < 0 {
-        Errno::last()
-    } else {
-        Errno::EIO
+        Ok(Self {
+            file: Arc::new(file.into()),
+        })
     }
 }
 
@@ -187,7 +181,7 @@ impl Kernel for UverbsFd {
         if let Some(slot) = frame.get_mut(8..16) {
             slot.copy_from_slice(&address_of(Slice::Out(response)).to_ne_bytes());
         }
-        match nix::unistd::write(&self.file, frame) {
+        match nix::unistd::write(&*self.file, frame) {
             Ok(written) if written == frame.len() => Ok(()),
             Ok(_) => Err(Errno::EIO),
             Err(errno) => Err(errno.into()),
@@ -195,24 +189,19 @@ impl Kernel for UverbsFd {
     }
 
     fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
-        let frame = doorbell.frame();
-        // SAFETY: `frame` is valid for reading its whole length. The kernel takes it for a command, and
-        // `Doorbell` makes nothing but an empty POST_SEND, whose one address is of 4 bytes that the
-        // doorbell owns, that outlive this call, and that are behind an atomic.
-        let written =
-            unsafe { libc::write(self.file.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
-        if written == frame.len().cast_signed() {
-            Ok(())
-        } else {
-            Err(not_written(written))
-        }
+        bell::ring(self.file.as_raw_fd(), doorbell)
+            .map_err(|unrung| unrung.errno().unwrap_or(Errno::EIO))
+    }
+
+    fn doorbell_file(&self) -> Option<&Arc<OwnedFd>> {
+        Some(&self.file)
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
         MmapOptions::new()
             .offset(offset)
             .len(len)
-            .map_raw(&self.file)
+            .map_raw(&*self.file)
             .map(Mapping::Mmap)
             .map_err(|error| Errno::from(&error))
     }

@@ -6,6 +6,7 @@
 )]
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,6 +98,10 @@ impl Kernel for Quiet {
 
     fn doorbell(&self, doorbell: &Doorbell) -> Result<(), Errno> {
         self.null.doorbell(doorbell)
+    }
+
+    fn doorbell_file(&self) -> Option<&Arc<OwnedFd>> {
+        self.null.doorbell_file()
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
