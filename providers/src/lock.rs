@@ -82,9 +82,31 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
     }
 
     /// Uses the value, unless somebody uses it now.
-    #[inline]
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.door.enter().then(|| self.inside(work))
+    }
+
+    /// As [`try_with`](Self::try_with), but wakes nobody itself, so that there is no call in it that
+    /// something would have to be put aside for: the second answer is whether [`wake`](Self::wake) is
+    /// to be called.
+    #[inline]
+    pub(crate) fn try_quick<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<(R, bool)> {
+        if !self.door.enter() {
+            return None;
+        }
+        let leaves = Leaves(&self.door);
+        let answer = self.value.with_mut(|value| {
+            // SAFETY: as in `inside`.
+            work(unsafe { &mut *value })
+        });
+        // Left here instead, and by `leaves` only after a panic.
+        std::mem::forget(leaves);
+        Some((answer, self.door.let_go()))
+    }
+
+    /// Wakes one of those who sleep. Never wrong, but for the time it takes.
+    pub(crate) fn wake(&self) {
+        self.door.wake();
     }
 
     /// Right after the door was entered.
@@ -138,15 +160,21 @@ impl<const FAULT: u8> Door<FAULT> {
 
     #[inline]
     fn leave(&self) {
+        if self.let_go() {
+            self.wake();
+        }
+    }
+
+    /// Leaves, and says whether somebody may sleep.
+    #[inline]
+    fn let_go(&self) -> bool {
         #[cfg(all(test, uverbs_loom))]
         if FAULT == RELAXED {
             self.state.swap(FREE, Ordering::Relaxed);
-            return;
+            return false;
         }
         // Release: pairs with the Acquire of whoever enters next.
-        if self.state.swap(FREE, Ordering::Release) == AWAITED {
-            self.wake();
-        }
+        self.state.swap(FREE, Ordering::Release) == AWAITED
     }
 
     #[cold]
@@ -247,6 +275,12 @@ mod tests {
         assert_eq!(lock.door.state.load(Ordering::Relaxed), FREE);
         lock.with(|_| assert!(lock.try_with(|value| *value).is_none()));
         assert_eq!(lock.try_with(|value| *value), Some(1));
+        let hit = catch_unwind(AssertUnwindSafe(|| {
+            lock.try_quick(|_| panic!("under the lock"))
+        }));
+        assert!(hit.is_err());
+        lock.with(|_| assert!(lock.try_quick(|value| *value).is_none()));
+        assert_eq!(lock.try_quick(|value| *value), Some((1, false)));
     }
 }
 
@@ -277,7 +311,12 @@ mod model {
                     thread::spawn(move || lock.with(|value| *value += 1))
                 })
                 .collect();
-            lock.with(|value| *value += 1);
+            // With and without a call under the lock.
+            match lock.try_quick(|value| *value += 1) {
+                Some(((), true)) => lock.wake(),
+                Some(((), false)) => {}
+                None => lock.with(|value| *value += 1),
+            }
             for thread in threads {
                 thread.join().unwrap();
             }

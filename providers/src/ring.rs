@@ -144,8 +144,9 @@ pub struct Producer<R> {
     rule: R,
     /// Ours: the next slot to fill. The shared word is a copy of it.
     next: u32,
-    /// How many slots may be filled, as far as the other side's index was last seen.
-    free: u32,
+    /// Up to where slots may be filled, as far as the other side's index was last seen. Kept as an
+    /// index, which stays as it is when slots are published.
+    limit: u32,
 }
 
 impl<R: IndexRule> Producer<R> {
@@ -157,14 +158,22 @@ impl<R: IndexRule> Producer<R> {
         let (next, consumer) = adopt(rule, producer, consumer)?;
         let used = rule.distance(consumer, next);
         let free = rule.capacity().checked_sub(used).ok_or(Corrupt)?;
-        Ok(Self { rule, next, free })
+        let limit = rule.step(next, free);
+        Ok(Self { rule, next, limit })
+    }
+
+    /// Whether a slot may be filled, as far as the consumer's index was last seen.
+    #[inline]
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.next != self.limit
     }
 
     /// How many slots may be filled, as far as the consumer's index was last seen.
     #[inline]
     #[must_use]
-    pub const fn known(&self) -> u32 {
-        self.free
+    pub fn known(&self) -> u32 {
+        self.rule.distance(self.next, self.limit)
     }
 
     /// How many slots may be filled now. Looks at the consumer's index only if what was known
@@ -175,8 +184,9 @@ impl<R: IndexRule> Producer<R> {
     /// past the producer.
     #[inline]
     pub fn free(&mut self, consumer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
-        if self.free >= wanted {
-            Ok(self.free)
+        let known = self.known();
+        if known >= wanted {
+            Ok(known)
         } else {
             self.look(consumer)
         }
@@ -187,7 +197,7 @@ impl<R: IndexRule> Producer<R> {
     #[inline]
     #[must_use]
     pub fn has_room(&mut self, consumer: &impl Index, wanted: usize) -> bool {
-        self.free as usize >= wanted
+        self.known() as usize >= wanted
             || self
                 .look(consumer)
                 .is_ok_and(|free| free as usize >= wanted)
@@ -202,8 +212,8 @@ impl<R: IndexRule> Producer<R> {
         let used = self.rule.distance(seen, self.next);
         match self.rule.capacity().checked_sub(used) {
             // Less than before means that it went backwards.
-            Some(free) if self.rule.is_valid(seen) && free >= self.free => {
-                self.free = free;
+            Some(free) if self.rule.is_valid(seen) && free >= self.known() => {
+                self.limit = self.rule.step(self.next, free);
                 Ok(free)
             }
             _ => Err(Corrupt),
@@ -231,10 +241,9 @@ impl<R: IndexRule> Producer<R> {
     #[inline]
     pub fn publish(&mut self, producer: &impl Index, count: u32) {
         // More than is free would overtake the consumer; callers never ask for it.
-        debug_assert!(count <= self.free, "published more slots than were free");
+        debug_assert!(count <= self.known(), "published more slots than were free");
         if count != 0 {
             self.next = self.rule.step(self.next, count);
-            self.free = self.free.wrapping_sub(count);
             // Release in the trait: the consumer must see the slots filled.
             producer.store_release(self.next);
         }
@@ -301,6 +310,13 @@ impl<R: IndexRule> Consumer<R> {
         } else {
             Glance::Else
         }
+    }
+
+    /// The slot after the one that a [`glance`](Self::glance) showed.
+    #[inline]
+    #[must_use]
+    pub fn after_one(&self) -> u32 {
+        self.rule.step(self.next, 1)
     }
 
     /// Gives back the one slot that a [`glance`](Self::glance) showed.

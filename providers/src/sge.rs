@@ -25,9 +25,9 @@ pub const MAX_MESSAGE: u32 = 1 << 31;
 #[repr(C)]
 #[doc(alias = "ibv_sge")]
 pub struct Sge {
-    addr: u64,
-    /// Length and lkey as they follow one another in memory, so that both are moved as one.
-    length_lkey: u64,
+    /// The address; then length and lkey as they follow one another in memory, so that all of it is
+    /// moved as one.
+    words: [u64; 2],
 }
 
 impl Sge {
@@ -46,13 +46,16 @@ impl Sge {
         } else {
             (length as u64) << 32 | lkey.0 as u64
         };
-        Self { addr, length_lkey }
+        Self {
+            words: [addr, length_lkey],
+        }
     }
 
     /// The address that the device translates: the region's `hca_va` plus the offset.
     #[must_use]
     pub const fn addr(&self) -> u64 {
-        self.addr
+        let [addr, _] = self.words;
+        addr
     }
 
     /// Length in bytes.
@@ -63,22 +66,24 @@ impl Sge {
         reason = "a zero-length element is ordinary"
     )]
     pub const fn len(&self) -> u32 {
-        let [a, b, c, d, ..] = self.length_lkey.to_ne_bytes();
+        let [_, length_lkey] = self.words;
+        let [a, b, c, d, ..] = length_lkey.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     }
 
     /// The key of the registration.
     #[must_use]
     pub const fn lkey(&self) -> Lkey {
-        let [.., a, b, c, d] = self.length_lkey.to_ne_bytes();
+        let [_, length_lkey] = self.words;
+        let [.., a, b, c, d] = length_lkey.to_ne_bytes();
         Lkey(u32::from_ne_bytes([a, b, c, d]))
     }
 
     /// Address, then length and lkey, as the structures of drivers have them in memory.
     #[inline]
     #[must_use]
-    pub const fn words(&self) -> [u64; 2] {
-        [self.addr, self.length_lkey]
+    pub const fn words(&self) -> &[u64; 2] {
+        &self.words
     }
 }
 

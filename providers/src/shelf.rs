@@ -83,15 +83,23 @@ impl<R> Shelf<R> {
         })
     }
 
-    /// Uses the thing in place, if it is there and nobody uses it at this moment.
+    /// Uses the thing in place, if it is there and nobody uses it at this moment; it may say itself
+    /// that it has no answer. The second answer is whether [`wake`](Self::wake) is to be called, which
+    /// is not done here.
     #[inline]
-    pub fn try_with<T>(&self, work: impl FnOnce(&mut R) -> T) -> Option<T> {
-        self.slot
-            .try_with(|slot| match slot {
-                Slot::Here(thing) => Some(work(thing)),
-                Slot::Lent | Slot::Closed => None,
-            })
-            .flatten()
+    #[must_use]
+    pub fn try_quick<T>(&self, work: impl FnOnce(&mut R) -> Option<T>) -> (Option<T>, bool) {
+        let answer = self.slot.try_quick(|slot| match slot {
+            Slot::Here(thing) => work(thing),
+            Slot::Lent | Slot::Closed => None,
+        });
+        answer.unwrap_or((None, false))
+    }
+
+    /// Wakes somebody who waits for the thing.
+    #[cold]
+    pub fn wake(&self) {
+        self.slot.wake();
     }
 
     /// Takes the thing out for one user.

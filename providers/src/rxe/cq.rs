@@ -13,7 +13,7 @@ use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
 
 use super::receivers::Receivers;
-use super::wc::{WC_LEN, decode_pairs};
+use super::wc::{STATUS, WC_LEN, decode_pairs, has_failed};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
 use crate::error::{CloseError, PollError};
 use crate::ring::{Consumer, Corrupt, Glance, Index, Masked};
@@ -63,12 +63,11 @@ impl CqRing {
     #[inline(always)]
     fn poll_if<'b>(&mut self, is_on: bool, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
         // What a busy loop does most of the time, to find nothing or one, is all in the caller.
-        if is_on {
+        let taken = if is_on {
             match self.consumer.glance(self.queue.producer()) {
                 Glance::Nothing => return Ok(&mut []),
                 Glance::One if !out.is_empty() => {
-                    let wc = decode_pairs(self.queue.slots(self.consumer.first()).copy_pairs());
-                    if wc.status == WcStatus::Success {
+                    if let Some(wc) = self.success() {
                         self.consumer.release_one(self.queue.consumer());
                         let filled = out.get_mut(..1).unwrap_or_default();
                         filled.fill(wc);
@@ -77,64 +76,109 @@ impl CqRing {
                 }
                 _ => {}
             }
-        }
-        let taken = self.poll_some(out);
+            self.poll_some(out)
+        } else {
+            self.poll_late(out)
+        };
         out.get_mut(..taken).ok_or_else(|| self.fault())
+    }
+
+    /// The oldest completion, which a look has shown to be there, if it is no failure.
+    #[inline]
+    fn success(&self) -> Option<Wc> {
+        let slot = self.consumer.first();
+        // The status on its own, since taking it out of what is moved as one costs more.
+        let failed = has_failed(self.queue.copy_word::<STATUS>(slot));
+        (!failed).then(|| decode_pairs(self.queue.copy_pairs(slot)))
     }
 
     /// Moves the one completion out that is there, if it is just one, and no failure. Otherwise nothing
     /// has happened.
     #[inline]
-    fn poll_one(&mut self, out: &mut [Wc], idle: &Idle) -> bool {
+    fn poll_one(&mut self, out: &mut [Wc], idle: &Idle) -> Option<()> {
         if self.consumer.glance(self.queue.producer()) != Glance::One {
-            return false;
+            return None;
         }
-        let wc = decode_pairs(self.queue.slots(self.consumer.first()).copy_pairs());
-        if wc.status != WcStatus::Success {
-            return false;
-        }
-        idle.set(UNKNOWN);
+        let wc = self.success()?;
+        // Known before it is given back: it has been taken out, whoever is to have it.
+        idle.set(self.consumer.after_one());
         self.consumer.release_one(self.queue.consumer());
-        idle.set(self.consumer.first());
         out.fill(wc);
-        true
+        Some(())
     }
 
     /// How many completions were moved out, or more than there is room for: then there is a
     /// [`fault`](Self::fault).
     #[inline(never)]
     fn poll_some(&mut self, out: &mut [Wc]) -> usize {
-        if !self.life.is_on() && !self.session.is_ours() {
-            return usize::MAX;
-        }
+        // What this leaves to other calls it does at its end, so that nothing has to be put aside.
         let known = self.consumer.known();
-        let ready = if known as usize >= out.len().max(1) {
+        let ready = if known as usize >= out.len() {
             known
         } else {
             match self.consumer.look(self.queue.producer()) {
-                Ok(0) if self.session.is_gone() => return usize::MAX,
                 Ok(ready) => ready,
                 Err(Corrupt) => return usize::MAX,
             }
         };
         let taken = out.len().min(ready as usize);
-        let mut slots = self.queue.slots(self.consumer.first());
-        let mut statuses = 0;
-        for wc in out.iter_mut().take(taken) {
-            *wc = decode_pairs(slots.copy_pairs());
-            // Success is 0.
-            statuses |= wc.status.raw();
-            slots.advance();
+        let out = out.get_mut(..taken).unwrap_or_default();
+        match self
+            .queue
+            .read_straight(self.consumer.first(), out, decode_pairs)
+        {
+            Some(seen) => self.polled(out, seen),
+            None => self.poll_round(out),
         }
+    }
+
+    /// [`poll_some`](Self::poll_some) of completions that are there, beyond the last slot, which is
+    /// followed by the first.
+    #[inline(never)]
+    fn poll_round(&mut self, out: &mut [Wc]) -> usize {
+        let mut seen = [0; 2];
+        for (ahead, wc) in (0..).zip(out.iter_mut()) {
+            let [first, rest @ ..] = self.queue.copy_pairs(self.consumer.slot(ahead));
+            let ([a, b], [c, d]) = (seen, first);
+            seen = [a | c, b | d];
+            let [second, third] = rest;
+            *wc = decode_pairs([first, second, third]);
+        }
+        self.polled(out, seen)
+    }
+
+    /// Gives back the slots that `out` has been filled from, and says how many; `seen` is what the first
+    /// 16 bytes of all of them are, bit by bit.
+    #[inline]
+    fn polled(&mut self, out: &[Wc], [_, statuses]: [u64; 2]) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "no more than are ready, and those an index counts"
         )]
-        self.consumer.release(self.queue.consumer(), taken as u32);
-        if statuses != 0 {
-            self.tell(out.get(..taken).unwrap_or_default());
+        self.consumer
+            .release(self.queue.consumer(), out.len() as u32);
+        if has_failed(statuses) {
+            self.tell(out)
+        } else {
+            out.len()
         }
-        taken
+    }
+
+    /// [`poll_some`](Self::poll_some) where it is not plain that this process may, and that there is a
+    /// device.
+    #[cold]
+    #[inline(never)]
+    fn poll_late(&mut self, out: &mut [Wc]) -> usize {
+        if !self.session.is_ours() {
+            return usize::MAX;
+        }
+        let taken = self.poll_some(out);
+        let nothing_left = taken == 0 && self.consumer.look(self.queue.producer()) == Ok(0);
+        if nothing_left && self.session.is_gone() {
+            usize::MAX
+        } else {
+            taken
+        }
     }
 
     /// Why [`poll_some`](Self::poll_some) gave up.
@@ -150,14 +194,14 @@ impl CqRing {
         }
     }
 
-    /// Before the caller can act on a failure: some queue pair is in the error state, and those
+    /// Says how many there are, and before the caller can act on a failure: some queue pair is in the error state, and those
     /// that failed may have receives that came too late to be flushed.
     #[cold]
     #[inline(never)]
-    fn tell(&self, completions: &[Wc]) {
+    fn tell(&self, completions: &[Wc]) -> usize {
         self.session.note_error();
         let Some(receivers) = Receivers::of(&self.session) else {
-            return;
+            return completions.len();
         };
         let mut last = None;
         for wc in completions
@@ -168,6 +212,7 @@ impl CqRing {
                 receivers.failed(wc.qp_num);
             }
         }
+        completions.len()
     }
 }
 
@@ -275,6 +320,24 @@ impl RxeCq {
         })
     }
 
+    /// [`poll`](CqOps::poll) after the quick way, with the first place filled if that has `polled`.
+    #[inline(never)]
+    fn poll_otherwise<'b>(
+        &self,
+        out: &'b mut [Wc],
+        polled: bool,
+        sleepers: bool,
+    ) -> Result<&'b mut [Wc], PollError> {
+        if sleepers {
+            self.ring.wake();
+        }
+        if polled {
+            Ok(out.get_mut(..1).unwrap_or_default())
+        } else {
+            self.poll_locked(out)
+        }
+    }
+
     /// [`poll`](CqOps::poll) where it is not plain that this process may, and that there is a device.
     #[cold]
     #[inline(never)]
@@ -304,13 +367,15 @@ impl CqOps for RxeCq {
             if self.idle.is_empty() {
                 return Ok(&mut []);
             }
-            // No call in this, so that nothing has to be put aside for one.
-            if let Some(first) = out.get_mut(..1)
-                && self.ring.try_with(|ring| ring.poll_one(first, &self.idle)) == Some(true)
-            {
+            // No call in this that comes back, so that nothing has to be put aside for one.
+            let (polled, sleepers) = self.ring.try_quick(|ring| {
+                let first = out.get_mut(..1)?;
+                ring.poll_one(first, &self.idle)
+            });
+            if polled.is_some() && !sleepers {
                 return Ok(out.get_mut(..1).unwrap_or_default());
             }
-            self.poll_locked(out)
+            self.poll_otherwise(out, polled.is_some(), sleepers)
         } else {
             self.poll_late(out)
         }

@@ -5,7 +5,7 @@
 
 use super::posted;
 use super::work::WorkQueue;
-use super::wqe::{RECV_HEAD, encode_recv, encode_recv_one};
+use super::wqe::{RECV_HEAD, below, encode_recv, encode_recv_one};
 use crate::contract::Posted;
 use crate::error::PostError;
 use crate::ring::Corrupt;
@@ -17,6 +17,8 @@ use crate::wr::RecvWr;
 pub(super) struct RecvQueue {
     work: WorkQueue<RECV_HEAD>,
     max_sge: u32,
+    /// See [`below`].
+    below: u32,
 }
 
 impl RecvQueue {
@@ -24,6 +26,7 @@ impl RecvQueue {
         Ok(Self {
             work: WorkQueue::new(queue)?,
             max_sge,
+            below: below(max_sge),
         })
     }
 
@@ -42,22 +45,58 @@ impl RecvQueue {
     #[inline]
     #[must_use]
     pub(super) fn post_one(&mut self, wr: &RecvWr<'_>) -> bool {
+        let below = self.below;
+        self.work.is_open()
+            && self
+                .work
+                .post_one(wr, |wr, slot| encode_recv_one(wr, below, slot))
+    }
+
+    /// Puts requests in and publishes them at once, if all of them go. Otherwise nothing has happened,
+    /// and [`post_until_fault`](Self::post_until_fault) tells why.
+    #[inline]
+    #[must_use]
+    pub(super) fn post_all(&mut self, wrs: &[RecvWr<'_>]) -> bool {
+        let below = self.below;
+        let filled = self
+            .work
+            .fill_straight(wrs, |wr, slot| encode_recv_one(wr, below, slot));
+        if filled {
+            self.work.publish(wrs.len());
+            return true;
+        }
+        self.post_any(wrs)
+    }
+
+    /// [`post_all`](Self::post_all) of any requests, wherever they go.
+    #[inline(never)]
+    fn post_any(&mut self, wrs: &[RecvWr<'_>]) -> bool {
         let max_sge = self.max_sge;
-        self.work
-            .post_one(wr, |wr, slot| encode_recv_one(wr, max_sge, slot))
+        let filled = self
+            .work
+            .fill(wrs, |wr, slot| encode_recv(wr, max_sge, slot).is_ok());
+        if filled {
+            self.work.publish(wrs.len());
+        }
+        filled
     }
 
     /// Puts requests in, in order, up to the first that does not go, and publishes them at once.
+    #[cold]
     #[inline(never)]
-    pub(super) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+    pub(super) fn post_until_fault(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         let max_sge = self.max_sge;
-        let all = self
-            .work
-            .post_all(wrs, |wr, slot| encode_recv(wr, max_sge, slot).is_ok());
-        if all {
-            return Ok(());
-        }
         self.work
             .post_until_fault(wrs, |wr, slot| encode_recv(wr, max_sge, slot))
+    }
+
+    /// Puts requests in, in order, up to the first that does not go.
+    #[inline(never)]
+    pub(super) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        if self.post_all(wrs) {
+            Ok(())
+        } else {
+            self.post_until_fault(wrs)
+        }
     }
 }

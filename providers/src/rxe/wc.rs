@@ -45,3 +45,15 @@ pub fn decode(words: [u64; WC_WORDS]) -> Wc {
 pub(super) fn decode_pairs(pairs: [[u64; 2]; WC_PAIRS]) -> Wc {
     transmute!(pairs)
 }
+
+/// Where the word with the status is.
+pub(super) const STATUS: usize = offset_of!(ib_uverbs_wc, status);
+
+/// Whether a completion is no success, by the word with its status; or one of several, by those words
+/// in one, bit by bit.
+#[inline]
+pub(super) const fn has_failed(word: u64) -> bool {
+    // The status comes first in it, and success is 0.
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d]) != 0
+}

@@ -37,11 +37,19 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
         let mask = self.queue.mask();
         let newest = self.producer.first().wrapping_sub(1);
         (0..=mask)
-            .filter_map(|back| read(&self.queue.slots(newest.wrapping_sub(back) & mask)))
+            .filter_map(|back| read(&self.queue.filled(newest.wrapping_sub(back))))
             .collect()
     }
 
-    /// Puts one request in and publishes it, if it goes. Otherwise nothing has happened.
+    /// Whether there is known to be room for one request.
+    #[inline]
+    #[must_use]
+    pub(super) const fn is_open(&self) -> bool {
+        self.producer.is_open()
+    }
+
+    /// Puts one request in, for which there is room, and publishes it, if it goes. Otherwise nothing
+    /// has happened.
     #[inline]
     #[must_use]
     pub(super) fn post_one<W>(
@@ -49,39 +57,46 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
         wr: &W,
         encode: impl FnOnce(&W, Slot<'_, HEAD>) -> bool,
     ) -> bool {
-        if self.producer.known() == 0 || !encode(wr, self.queue.slot_mut(self.producer.first())) {
+        if !encode(wr, self.queue.slot_mut(self.producer.first())) {
             return false;
         }
         self.producer.publish(self.queue.producer(), 1);
         true
     }
 
-    /// Puts requests in and publishes them at once, if all of them go. Otherwise nothing has happened,
-    /// and [`post_until_fault`](Self::post_until_fault) tells why.
+    /// Puts requests in, if there is known to be room for them, up to the last slot, and all of them go.
+    /// They are not published.
     #[inline]
     #[must_use]
-    pub(super) fn post_all<W>(
+    pub(super) fn fill_straight<W>(
         &mut self,
         wrs: &[W],
-        mut encode: impl FnMut(&W, Slot<'_, HEAD>) -> bool,
+        encode: impl FnMut(&W, Slot<'_, HEAD>) -> bool,
     ) -> bool {
-        if !self.producer.has_room(self.queue.consumer(), wrs.len()) {
-            return false;
-        }
-        let mut slots = self.queue.slots_mut(self.producer.first());
-        for wr in wrs {
-            if !encode(wr, slots.slot()) {
-                return false;
-            }
-            slots.advance();
-        }
+        self.producer.known() as usize >= wrs.len()
+            && self.queue.fill_straight(self.producer.first(), wrs, encode)
+    }
+
+    /// Puts requests in, if there is room for them and all of them go. They are not published.
+    #[inline]
+    #[must_use]
+    pub(super) fn fill<W>(
+        &mut self,
+        wrs: &[W],
+        encode: impl FnMut(&W, Slot<'_, HEAD>) -> bool,
+    ) -> bool {
+        self.producer.has_room(self.queue.consumer(), wrs.len())
+            && self.queue.fill(self.producer.first(), wrs, encode)
+    }
+
+    /// Publishes requests that have been put in, and for which there is room.
+    #[inline]
+    pub(super) fn publish(&mut self, count: usize) {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "there is room for that many, which an index counts"
         )]
-        self.producer
-            .publish(self.queue.producer(), wrs.len() as u32);
-        true
+        self.producer.publish(self.queue.producer(), count as u32);
     }
 
     /// Puts requests in, in order, up to the first that does not go, and publishes them at once.
@@ -97,21 +112,20 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
             .producer
             .free(self.queue.consumer(), wanted)
             .map_err(|Corrupt| PostError::new(0, PostCause::CorruptRing))?;
-        let mut slots = self.queue.slots_mut(self.producer.first());
-        let mut filled = 0u32;
-        let mut fault = None;
-        for wr in wrs {
-            if filled == free {
-                fault = Some(PostCause::QueueFull);
-                break;
+        let (mut filled, mut fault) = (0u32, None);
+        // What stops it is told below.
+        let _ = self.queue.fill(self.producer.first(), wrs, |wr, slot| {
+            let filling = if filled == free {
+                Err(PostCause::QueueFull)
+            } else {
+                encode(wr, slot)
+            };
+            match filling {
+                Ok(()) => filled = filled.wrapping_add(1),
+                Err(cause) => fault = Some(cause),
             }
-            if let Err(cause) = encode(wr, slots.slot()) {
-                fault = Some(cause);
-                break;
-            }
-            slots.advance();
-            filled = filled.wrapping_add(1);
-        }
+            fault.is_none()
+        });
         self.producer.publish(self.queue.producer(), filled);
         // `filled <= wrs.len()`.
         fault.map_or(Ok(()), |cause| Err(PostError::new(filled as usize, cause)))

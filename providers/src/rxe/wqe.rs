@@ -54,6 +54,20 @@ pub struct SendLimits {
     pub max_inline: u32,
 }
 
+impl SendLimits {
+    /// What the length of a single element must be below.
+    #[inline]
+    pub(super) const fn one(&self) -> u32 {
+        below(self.max_sge)
+    }
+}
+
+/// What the length of a single element must be below: nothing is, if there may be none.
+#[inline]
+pub(super) const fn below(max_sge: u32) -> u32 {
+    if max_sge == 0 { 0 } else { MAX_LENGTH + 1 }
+}
+
 /// Two 32-bit fields that follow one another, as one word.
 #[inline]
 const fn pair(first: u32, second: u32) -> u64 {
@@ -76,7 +90,7 @@ pub fn encode_send(
     mut slot: Slot<'_, SEND_HEAD>,
 ) -> Result<(), PostCause> {
     // What most requests are is done where it is posted; all else takes a call.
-    if encode_send_one(wr, limits, slot.reborrow()) {
+    if encode_send_one(wr, limits.one(), slot.reborrow()) {
         Ok(())
     } else {
         encode_rest(wr, limits, slot)
@@ -85,7 +99,7 @@ pub fn encode_send(
 
 /// [`encode_send`] of what [`encode_send_one`] leaves.
 #[inline(never)]
-pub(super) fn encode_rest(
+fn encode_rest(
     wr: &SendWr<'_>,
     limits: &SendLimits,
     mut slot: Slot<'_, SEND_HEAD>,
@@ -97,28 +111,27 @@ pub(super) fn encode_rest(
     }
 }
 
-/// Fills a slot with a SEND or WRITE of one element, if that is what the request is, and sound.
+/// Fills a slot with a SEND or WRITE of one element, if that is what the request is, and sound: with a
+/// length below what [`below`] gave.
 #[inline]
-pub(super) fn encode_send_one(
-    wr: &SendWr<'_>,
-    limits: &SendLimits,
-    mut slot: Slot<'_, SEND_HEAD>,
-) -> bool {
-    let (opcode, remote, sge) = match wr.op {
+pub(super) fn encode_send_one(wr: &SendWr<'_>, below: u32, mut slot: Slot<'_, SEND_HEAD>) -> bool {
+    let sge = match wr.op {
         SendOp::Write {
             data: Payload::Sges([sge]),
             remote,
-        } => (IB_UVERBS_WR_RDMA_WRITE, remote, sge),
+        } if sge.len() < below => {
+            one_sided(IB_UVERBS_WR_RDMA_WRITE, remote, &mut slot);
+            sge
+        }
         SendOp::Send {
             data: Payload::Sges([sge]),
-        } => (IB_UVERBS_WR_SEND, NOWHERE, sge),
+        } if sge.len() < below => {
+            one_sided(IB_UVERBS_WR_SEND, NOWHERE, &mut slot);
+            sge
+        }
         _ => return false,
     };
-    if limits.max_sge == 0 || sge.len() > MAX_LENGTH {
-        return false;
-    }
     slot.put_pair(sge.words());
-    one_sided(opcode, remote, &mut slot);
     common(wr, 0, 0, (sge.len(), 1), slot);
     true
 }
@@ -130,23 +143,28 @@ pub(super) fn encode_inline(
     limits: &SendLimits,
     mut slot: Slot<'_, SEND_HEAD>,
 ) -> bool {
-    let (opcode, remote, bytes) = match wr.op {
+    let bytes = match wr.op {
         SendOp::Write {
             data: Payload::Inline(bytes),
             remote,
-        } => (IB_UVERBS_WR_RDMA_WRITE, remote, bytes),
+        } => {
+            one_sided(IB_UVERBS_WR_RDMA_WRITE, remote, &mut slot);
+            bytes
+        }
         SendOp::Send {
             data: Payload::Inline(bytes),
-        } => (IB_UVERBS_WR_SEND, NOWHERE, bytes),
+        } => {
+            one_sided(IB_UVERBS_WR_SEND, NOWHERE, &mut slot);
+            bytes
+        }
         _ => return false,
     };
-    let length = match u32::try_from(bytes.len()) {
-        Ok(length) if length <= limits.max_inline => length,
-        _ => return false,
-    };
-    one_sided(opcode, remote, &mut slot);
-    slot.put_bytes(bytes);
-    common(wr, INLINE, 0, (length, 0), slot);
+    let length = bytes.len();
+    if length > limits.max_inline as usize || !slot.put_bytes(bytes) {
+        return false;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "no more than a u32 allows")]
+    common(wr, INLINE, 0, (length as u32, 0), slot);
     true
 }
 
@@ -176,8 +194,7 @@ fn encode_any(
     let (data, inline) = match data {
         Payload::Sges(sges) => (elements(sges, limits.max_sge, slot.reborrow())?, 0),
         Payload::Inline(bytes) => match u32::try_from(bytes.len()) {
-            Ok(length) if length <= limits.max_inline => {
-                slot.put_bytes(bytes);
+            Ok(length) if length <= limits.max_inline && slot.put_bytes(bytes) => {
                 ((length, 0), INLINE)
             }
             _ => return Err(inline_too_long(bytes.len() as u64, limits)),
@@ -199,25 +216,33 @@ pub fn encode_recv(
     max_sge: u32,
     mut slot: Slot<'_, RECV_HEAD>,
 ) -> Result<(), PostCause> {
-    if encode_recv_one(wr, max_sge, slot.reborrow()) {
-        return Ok(());
+    if encode_recv_one(wr, below(max_sge), slot.reborrow()) {
+        Ok(())
+    } else {
+        encode_recv_any(wr, max_sge, slot)
     }
+}
+
+/// [`encode_recv`] of any request.
+#[inline(never)]
+fn encode_recv_any(
+    wr: &RecvWr<'_>,
+    max_sge: u32,
+    mut slot: Slot<'_, RECV_HEAD>,
+) -> Result<(), PostCause> {
     let (length, num_sge) = elements(wr.sges, max_sge, slot.reborrow())?;
     common_recv(wr, length, num_sge, slot);
     Ok(())
 }
 
-/// Fills a slot with a receive of one element, if that is what the request is, and sound.
+/// Fills a slot with a receive of one element, if that is what the request is, and sound: as in
+/// [`encode_send_one`].
 #[inline]
-pub(super) fn encode_recv_one(
-    wr: &RecvWr<'_>,
-    max_sge: u32,
-    mut slot: Slot<'_, RECV_HEAD>,
-) -> bool {
+pub(super) fn encode_recv_one(wr: &RecvWr<'_>, below: u32, mut slot: Slot<'_, RECV_HEAD>) -> bool {
     let [sge] = wr.sges else {
         return false;
     };
-    if max_sge == 0 || sge.len() > MAX_LENGTH {
+    if sge.len() >= below {
         return false;
     }
     slot.put_pair(sge.words());
@@ -231,8 +256,7 @@ fn common_recv(wr: &RecvWr<'_>, length: u32, num_sge: u32, mut slot: Slot<'_, RE
     slot.put::<0>(wr.wr_id);
     slot.put::<8>(0);
     slot.put::<16>(pair(length, length));
-    slot.put::<24>(pair(0, num_sge));
-    slot.put::<32>(0);
+    slot.put_two::<24>([pair(0, num_sge), 0]);
 }
 
 /// What a request does, and with what memory of the peer.
@@ -259,12 +283,11 @@ fn common(
     slot.put::<0>(wr.wr_id);
     slot.put::<16>(pair(flags, imm.to_be()));
     slot.put::<{ offset_of!(rxe_send_wqe, status) }>(0);
-    slot.put::<{ offset_of!(rxe_send_wqe, mask) }>(0);
-    slot.put::<{ offset_of!(rxe_send_wqe, last_psn) }>(0);
+    // The words of `mask` and of `last_psn`.
+    slot.put_two::<{ offset_of!(rxe_send_wqe, mask) }>([0, 0]);
     slot.put::<{ offset_of!(rxe_send_wqe, ssn) }>(0);
     slot.put::<DMA>(pair(length, length));
-    slot.put::<{ DMA + 8 }>(pair(0, num_sge));
-    slot.put::<{ DMA + 16 }>(0);
+    slot.put_two::<{ DMA + 8 }>([pair(0, num_sge), 0]);
 }
 
 /// The two operations on 8 bytes at the peer.
@@ -322,7 +345,7 @@ fn elements<const HEAD: usize>(
     let mut total = 0u64;
     for sge in sges {
         total = total.wrapping_add(u64::from(sge.len()));
-        for word in sge.words() {
+        for word in *sge.words() {
             tail.push(word);
         }
     }

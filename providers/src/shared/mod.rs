@@ -4,10 +4,11 @@
 //! two indices, then the slots. The constants are read once, checked against the mapping, and kept;
 //! what the shared memory says about them later counts for nothing.
 //!
-//! Every access is a relaxed atomic one, of 4 bytes in the header and of 8 bytes in a slot. So even
-//! a party that breaks the index protocol makes wrong values here and never a data race, and no
-//! `&` or `&mut` to plain memory that somebody else writes ever exists. On the machines that matter
-//! such an access is an ordinary load or store.
+//! Every access is a relaxed atomic one, of 4 bytes in the header and of 8 bytes in a slot, or, on
+//! x86-64, a move of 16 bytes in an assembler block, which the machine makes two of the latter at the
+//! worst. So even a party that breaks the index protocol makes wrong values here and never a data
+//! race, and no `&` or `&mut` to plain memory that somebody else writes ever exists. On the machines
+//! that matter such an access is an ordinary load or store.
 #![allow(
     unsafe_code,
     reason = "follows the pointer of a mapping that the kernel shares"
@@ -22,8 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use uverbs_abi::Mapping;
 use uverbs_abi::layout::rxe::queue_buf;
 
-use self::slot::Cursor;
-pub use self::slot::{Filled, Slot, Slots, Tail};
+pub use self::slot::{Filled, Slot, Tail};
+use self::slot::{Pair, load_pairs};
 
 /// Slots are at least a cache line…
 const MIN_LOG2_SLOT: u32 = 6;
@@ -35,20 +36,18 @@ const WORD: usize = size_of::<u64>();
 
 /// A mapped queue whose slots have at least `HEAD` bytes.
 pub struct SharedQueue<const HEAD: usize> {
-    /// First byte of the mapping.
-    base: *mut u8,
+    /// The first slot. The header lies right before it, and so within reach of the one pointer.
+    data: *mut u8,
     mask: u32,
     /// Bytes of a slot, a power of two.
     step: usize,
-    /// Bytes of all slots less one; their number is a power of two as well.
-    wrap: usize,
-    /// Words of a slot after its head.
+    /// Bytes of a slot after its head.
     tail: usize,
-    /// Owns what `base` points to; never replaced.
+    /// Owns what `data` points into; never replaced.
     mapping: Arc<Mapping>,
 }
 
-// SAFETY: `base` points into `mapping`, which moves along and is itself Send; the memory belongs
+// SAFETY: `data` points into `mapping`, which moves along and is itself Send; the memory belongs
 // to no thread, and is reached by atomic accesses only.
 unsafe impl<const HEAD: usize> Send for SharedQueue<HEAD> {}
 
@@ -74,10 +73,9 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             return Err("the mapping is not aligned");
         }
         let mut this = Self {
-            base,
+            data: base.wrapping_add(queue_buf::DATA),
             mask: 0,
             step: 1 << MIN_LOG2_SLOT,
-            wrap: 0,
             tail: 0,
             mapping: Arc::new(mapping),
         };
@@ -101,9 +99,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         if usize::try_from(needed).is_ok_and(|needed| needed <= this.mapping.len()) {
             this.mask = mask;
             this.step = 1 << log2_slot;
-            // What is needed fits a `usize`, so this does.
-            this.wrap = (mask as usize + 1) * this.step - 1;
-            this.tail = (this.step - HEAD) / WORD;
+            this.tail = this.step - HEAD;
             Ok(this)
         } else {
             Err("the slots do not fit into the mapping")
@@ -150,48 +146,153 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     #[inline]
     fn header_word<const AT: usize>(&self) -> &AtomicU32 {
         const { assert!(AT.is_multiple_of(size_of::<u32>()) && AT + 4 <= queue_buf::DATA) };
-        let word = self.base.wrapping_add(AT).cast::<u32>();
-        // SAFETY: `AT + 4 <= DATA` (above) and `DATA <= len` (`new`), so the word lies in the
-        // mapping, which lives as long as `self`; `base` is 8-aligned and `AT` 4-aligned; both we
-        // and the kernel reach the words of the header by whole-word accesses only.
+        let word = self.data.wrapping_sub(queue_buf::DATA - AT).cast::<u32>();
+        // SAFETY: `data` is `DATA` bytes after the mapping's start, `AT + 4 <= DATA` (above) and
+        // `DATA <= len` (`new`), so the word lies in the mapping, which lives as long as `self`; that
+        // is 8-aligned, `DATA` too, and `AT` 4-aligned; both we and the kernel reach the words of the
+        // header by whole-word accesses only.
         unsafe { AtomicU32::from_ptr(word) }
     }
 
-    /// Somebody at one of the slots; an index beyond the last one comes round again.
+    /// The first byte of a slot; an index beyond the last one comes round again.
     #[inline]
-    const fn cursor(&self, index: u32) -> Cursor {
-        Cursor {
-            data: self.base.wrapping_add(queue_buf::DATA),
-            offset: (index as usize).wrapping_mul(self.step),
-            step: self.step,
-            wrap: self.wrap,
-        }
+    const fn at(&self, index: u32) -> *mut u8 {
+        let index = (index & self.mask) as usize;
+        self.data.wrapping_add(index.wrapping_mul(self.step))
     }
 
     /// A slot to be filled.
     #[inline]
     pub fn slot_mut(&mut self, index: u32) -> Slot<'_, HEAD> {
-        Slot::new(self.cursor(index), self.tail)
+        Slot::new(self.at(index), self.tail)
     }
 
-    /// The slots from one on, to be filled one after another.
-    #[inline]
-    pub fn slots_mut(&mut self, first: u32) -> Slots<'_, HEAD> {
-        Slots::new(self.cursor(first), self.tail)
+    /// A slot to be read.
+    #[must_use]
+    pub const fn filled(&self, index: u32) -> Filled<'_, HEAD> {
+        Filled::new(self.at(index), self.step)
     }
 
-    /// The slots from one on, to be read one after another.
+    /// Whether so many slots from one on come one after another: the last is followed by the first.
     #[inline]
     #[must_use]
-    pub fn slots(&self, first: u32) -> Filled<'_, HEAD> {
-        Filled::new(self.cursor(first))
+    pub const fn is_straight(&self, first: u32, count: usize) -> bool {
+        let before = (first & self.mask) as usize;
+        count <= self.mask as usize + 1 - before
+    }
+
+    /// Fills the slots from one on, each with one item, for as long as `fill` says that it could, and
+    /// says whether all were. They are [straight](Self::is_straight), or none is filled.
+    #[inline]
+    #[must_use]
+    pub fn fill_straight<T>(
+        &mut self,
+        first: u32,
+        items: &[T],
+        mut fill: impl FnMut(&T, Slot<'_, HEAD>) -> bool,
+    ) -> bool {
+        if !self.is_straight(first, items.len()) {
+            return false;
+        }
+        let (mut at, step, tail) = (self.at(first), self.step, self.tail);
+        let mut left = items;
+        while let [item, rest @ ..] = left {
+            // A slot, since there is one for each item up to the last of them all.
+            if !fill(item, Slot::new(at, tail)) {
+                return false;
+            }
+            at = at.wrapping_add(step);
+            left = rest;
+        }
+        true
+    }
+
+    /// Fills the slots from one on, each with one item, for as long as `fill` says that it could, and
+    /// says whether all were. None is filled twice.
+    #[must_use]
+    pub fn fill<T>(
+        &mut self,
+        first: u32,
+        items: &[T],
+        mut fill: impl FnMut(&T, Slot<'_, HEAD>) -> bool,
+    ) -> bool {
+        let mut items = items.iter();
+        let slots = (0..=self.mask).map(|ahead| self.at(first.wrapping_add(ahead)));
+        let all = slots
+            .zip(items.by_ref())
+            .all(|(at, item)| fill(item, Slot::new(at, self.tail)));
+        all && items.len() == 0
+    }
+
+    /// Makes something of the first 48 bytes of each of the slots from one on, as many as `out` has
+    /// places for. Gives what the first 16 of all of them are together, bit by bit; or nothing, having
+    /// done nothing, if they are not [straight](Self::is_straight).
+    #[inline]
+    pub fn read_straight<T>(
+        &self,
+        first: u32,
+        out: &mut [T],
+        mut read: impl FnMut([[u64; 2]; 3]) -> T,
+    ) -> Option<[u64; 2]> {
+        const { assert!(6 * WORD <= HEAD) };
+        if !self.is_straight(first, out.len()) {
+            return None;
+        }
+        let mut seen = Pair::default();
+        let mut next = |place: &mut T, at: *mut u8| {
+            // SAFETY: as in `copy_pairs`: `at` is a slot, since there is one for each place up to the
+            // last of them all.
+            let (pairs, first) = unsafe { load_pairs(at.cast()) };
+            seen = seen.or(first);
+            *place = read(pairs);
+        };
+        let (mut at, step) = (self.at(first), self.step);
+        // Two at a time, so that there is less to do around them.
+        let (twos, last) = out.as_chunks_mut::<2>();
+        for [one, other] in twos {
+            next(one, at);
+            next(other, at.wrapping_add(step));
+            at = at.wrapping_add(2 * step);
+        }
+        if let [last] = last {
+            next(last, at);
+        }
+        Some(seen.into())
+    }
+
+    /// Copies the first three pairs of words of a slot out, each in one move where the machine can.
+    #[inline]
+    #[must_use]
+    pub fn copy_pairs(&self, index: u32) -> [[u64; 2]; 3] {
+        const { assert!(6 * WORD <= HEAD) };
+        // SAFETY: as in `copy_out`: the 48 bytes from here lie in the slot's head, are 8-aligned, and
+        // stay mapped.
+        unsafe { load_pairs(self.at(index).cast()) }.0
+    }
+
+    /// Copies the 8 bytes at `AT` in a slot out.
+    #[inline]
+    #[must_use]
+    pub fn copy_word<const AT: usize>(&self, index: u32) -> u64 {
+        const { assert!(AT.is_multiple_of(WORD) && AT + WORD <= HEAD) };
+        let word = self.at(index).wrapping_add(AT).cast::<u64>();
+        // SAFETY: as in `copy_out`, with `AT + 8 <= HEAD`.
+        unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
     }
 
     /// Copies the first `N` 8-byte words of a slot out.
     #[inline]
     #[must_use]
     pub fn copy_out<const N: usize>(&self, index: u32) -> [u64; N] {
-        self.slots(index).copy_out()
+        const { assert!(N * WORD <= HEAD) };
+        let at = self.at(index);
+        std::array::from_fn(|i| {
+            let word = at.wrapping_add(i * WORD).cast::<u64>();
+            // SAFETY: `at` is the start of a slot, all slots lie in the mapping (`new`), which lives as
+            // long as `self`, and `(i + 1) * 8 <= HEAD`, which a slot has; slots start at multiples of
+            // 64 from the 8-aligned base; the kernel may write at the same time, hence atomic.
+            unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+        })
     }
 }
 

@@ -1,7 +1,6 @@
-//! UNSAFE ROOM 2, continued: going from slot to slot, filling them and reading them.
+//! UNSAFE ROOM 2, continued: filling a slot, and moves of 16 bytes.
 //!
-//! What holds of every access is said in the module above. Only [`SharedQueue`] makes a [`Cursor`], and
-//! everything here begins with one.
+//! What holds of every access is said in the module above. Only [`SharedQueue`] makes a [`Slot`].
 #![allow(
     unsafe_code,
     reason = "follows the pointer of a mapping that the kernel shares"
@@ -13,143 +12,125 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{SharedQueue, WORD};
 
-/// Where slots are, and at which one of them somebody is.
+/// Fills two words `AT` bytes after `base`, as one. Another party may read them meanwhile: then it is
+/// open which bytes of them it sees as they were before.
 ///
-/// `offset & wrap` is always the start of a slot: `offset` is a multiple of `step`, which is a power
-/// of two and divides `wrap + 1`, the bytes of all slots together, another power of two.
+/// # Safety
+/// 16 bytes from `base + AT` are 8-aligned, mapped for writing, and behind no reference.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn store_pair<const AT: usize>(base: *mut u8, words: [u64; 2]) {
+    let words: std::arch::x86_64::__m128i = zerocopy::transmute!(words);
+    // SAFETY: writes 16 bytes that may be written (the caller) and does nothing else. The machine makes
+    // ordinary 8-byte stores of it at the worst, each the same as a relaxed one of the language; an
+    // assembler block is no access that the language could call a data race.
+    unsafe {
+        std::arch::asm!(
+            "movups xmmword ptr [{base} + {at}], {words}",
+            base = in(reg) base,
+            at = const AT,
+            words = in(xmm_reg) words,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Fills two words `AT` bytes after `base`, one after the other.
+///
+/// # Safety
+/// 16 bytes from `base + AT` are 8-aligned, mapped for writing, and behind no reference.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+unsafe fn store_pair<const AT: usize>(base: *mut u8, words: [u64; 2]) {
+    let mut at = base.wrapping_add(AT).cast::<u64>();
+    for word in words {
+        // SAFETY: one of the two words (the caller); another party may read, hence atomic.
+        unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Copies 16 bytes from `from` to `AT` bytes after `base`, as one: [`store_pair`] of what need not be
+/// looked at.
+///
+/// # Safety
+/// As for [`store_pair`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn copy_pair<const AT: usize>(base: *mut u8, from: &[u8; 2 * WORD]) {
+    // SAFETY: reads 16 bytes that are borrowed, writes as `store_pair` does, and does nothing else.
+    unsafe {
+        std::arch::asm!(
+            "movups {pair}, xmmword ptr [{from}]",
+            "movups xmmword ptr [{base} + {at}], {pair}",
+            base = in(reg) base,
+            at = const AT,
+            from = in(reg) from.as_ptr(),
+            pair = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Copies 16 bytes from `from` to `AT` bytes after `base`, one word after the other.
+///
+/// # Safety
+/// As for [`store_pair`].
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+unsafe fn copy_pair<const AT: usize>(base: *mut u8, from: &[u8; 2 * WORD]) {
+    // SAFETY: the same.
+    unsafe { store_pair::<AT>(base, zerocopy::transmute!(*from)) }
+}
+
+/// Two words that are held as one where the machine can.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor {
-    /// The first slot.
-    pub(super) data: *mut u8,
-    /// Bytes from there, not yet brought round.
-    pub(super) offset: usize,
-    /// Bytes of a slot.
-    pub(super) step: usize,
-    /// Bytes of all slots, less one.
-    pub(super) wrap: usize,
-}
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) struct Pair(std::arch::x86_64::__m128i);
+#[derive(Clone, Copy)]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(super) struct Pair([u64; 2]);
 
-impl Cursor {
-    /// The slot's first byte.
+impl Pair {
+    /// Both of them, bit by bit.
     #[inline]
-    const fn base(&self) -> *mut u8 {
-        self.data.wrapping_add(self.offset & self.wrap)
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    pub(super) fn or(self, other: Self) -> Self {
+        // SAFETY: every x86-64 processor has SSE2.
+        Self(unsafe { std::arch::x86_64::_mm_or_si128(self.0, other.0) })
     }
 
-    /// Goes on to the following slot.
+    /// Both of them, bit by bit.
     #[inline]
-    const fn advance(&mut self) {
-        self.offset = self.offset.wrapping_add(self.step);
-    }
-}
-
-impl fmt::Debug for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}", self.offset & self.wrap)
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    pub(super) const fn or(self, Self([first, second]): Self) -> Self {
+        let Self([a, b]) = self;
+        Self([a | first, b | second])
     }
 }
 
-/// Slots to be filled, one after another.
-#[derive(Debug)]
-pub struct Slots<'q, const HEAD: usize> {
-    at: Cursor,
-    tail: usize,
-    queue: PhantomData<&'q mut SharedQueue<HEAD>>,
-}
-
-impl<const HEAD: usize> Slots<'_, HEAD> {
+impl Default for Pair {
     #[inline]
-    pub(super) const fn new(at: Cursor, tail: usize) -> Self {
-        Self {
-            at,
-            tail,
-            queue: PhantomData,
-        }
-    }
-
-    /// The slot that is next to be filled.
-    #[inline]
-    pub fn slot(&mut self) -> Slot<'_, HEAD> {
-        Slot::new(self.at, self.tail)
-    }
-
-    /// Goes on to the following slot.
-    #[inline]
-    pub const fn advance(&mut self) {
-        self.at.advance();
+    fn default() -> Self {
+        Self(zerocopy::transmute!([0u64; 2]))
     }
 }
 
-/// Slots to be read, one after another.
-#[derive(Debug)]
-pub struct Filled<'q, const HEAD: usize> {
-    at: Cursor,
-    queue: PhantomData<&'q SharedQueue<HEAD>>,
-}
-
-impl<const HEAD: usize> Filled<'_, HEAD> {
+impl From<Pair> for [u64; 2] {
     #[inline]
-    pub(super) const fn new(at: Cursor) -> Self {
-        Self {
-            at,
-            queue: PhantomData,
-        }
-    }
-
-    /// Copies the first `N` 8-byte words of the slot out.
-    #[inline]
-    #[must_use]
-    pub fn copy_out<const N: usize>(&self) -> [u64; N] {
-        const { assert!(N * WORD <= HEAD) };
-        let base = self.at.base();
-        std::array::from_fn(|i| {
-            let word = base.wrapping_add(i * WORD).cast::<u64>();
-            // SAFETY: `base` is the start of a slot (`Cursor`), all slots lie in the mapping
-            // (`SharedQueue::new`), which the borrow of the queue keeps alive, and
-            // `(i + 1) * 8 <= HEAD`, which a slot has; slots start at multiples of 64 from the
-            // 8-aligned base; the kernel may write at the same time, hence atomic.
-            unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
-        })
-    }
-
-    /// Copies the 8-byte word at byte `at` of the slot out, if it is in the slot and begins at a multiple
-    /// of 8. For errors: what the compiler can check, [`copy_out`](Self::copy_out) reads.
-    #[must_use]
-    pub fn word(&self, at: usize) -> Option<u64> {
-        if !at.is_multiple_of(WORD) || at > self.at.step - WORD {
-            return None;
-        }
-        let word = self.at.base().wrapping_add(at).cast::<u64>();
-        // SAFETY: `at + 8 <= step`, so the word lies in the slot (a slot has `step` bytes, no fewer than
-        // 64); all else as in `copy_out`.
-        Some(unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed))
-    }
-
-    /// Copies the first three pairs of words of the slot out, each in one move where the machine can.
-    #[inline]
-    #[must_use]
-    pub fn copy_pairs(&self) -> [[u64; 2]; 3] {
-        const { assert!(6 * WORD <= HEAD) };
-        // SAFETY: as in `copy_out`: the 48 bytes from here lie in the slot's head, are 8-aligned, and
-        // stay mapped.
-        unsafe { load_pairs(self.at.base().cast()) }
-    }
-
-    /// Goes on to the following slot.
-    #[inline]
-    pub const fn advance(&mut self) {
-        self.at.advance();
+    fn from(Pair(pair): Pair) -> Self {
+        zerocopy::transmute!(pair)
     }
 }
 
-/// Three times two words, moved as one. Another party may write them meanwhile: then it is open which
-/// bytes of them are old and which are new.
+/// Three times two words, moved as one, and the first of them once more, as it is. Another party may
+/// write them meanwhile: then it is open which bytes of them are old and which are new.
 ///
 /// # Safety
 /// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-unsafe fn load_pairs(words: *mut u64) -> [[u64; 2]; 3] {
+pub(super) unsafe fn load_pairs(words: *mut u64) -> ([[u64; 2]; 3], Pair) {
     use std::arch::x86_64::__m128i;
 
     let (first, second, third): (__m128i, __m128i, __m128i);
@@ -168,41 +149,83 @@ unsafe fn load_pairs(words: *mut u64) -> [[u64; 2]; 3] {
             options(nostack, preserves_flags, readonly),
         );
     }
-    zerocopy::transmute!([first, second, third])
+    (zerocopy::transmute!([first, second, third]), Pair(first))
 }
 
-/// Three times two words, one after the other.
+/// Three times two words, one after the other, and the first two once more.
 ///
 /// # Safety
 /// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
-unsafe fn load_pairs(words: *mut u64) -> [[u64; 2]; 3] {
-    std::array::from_fn(|pair| {
+pub(super) unsafe fn load_pairs(words: *mut u64) -> ([[u64; 2]; 3], Pair) {
+    let pairs: [[u64; 2]; 3] = std::array::from_fn(|pair| {
         std::array::from_fn(|half| {
             let word = words.wrapping_add(pair * 2 + half);
             // SAFETY: one of the six words (the caller); another party may write, hence atomic.
             unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
         })
-    })
+    });
+    let [first, ..] = pairs;
+    (pairs, Pair(first))
+}
+
+/// One slot of a queue, to be read word by word.
+pub struct Filled<'q, const HEAD: usize> {
+    /// Its first byte; `len` bytes from here belong to it.
+    base: *mut u8,
+    len: usize,
+    queue: PhantomData<&'q SharedQueue<HEAD>>,
+}
+
+impl<const HEAD: usize> Filled<'_, HEAD> {
+    /// The slot of `len` bytes at `base`.
+    pub(super) const fn new(base: *mut u8, len: usize) -> Self {
+        Self {
+            base,
+            len,
+            queue: PhantomData,
+        }
+    }
+
+    /// Copies the 8-byte word at byte `at` of the slot out, if it is in the slot and begins at a multiple
+    /// of 8. For errors: what the compiler can check, [`SharedQueue::copy_word`] reads.
+    #[must_use]
+    pub fn word(&self, at: usize) -> Option<u64> {
+        if !at.is_multiple_of(WORD) || at > self.len - WORD {
+            return None;
+        }
+        let word = self.base.wrapping_add(at).cast::<u64>();
+        // SAFETY: `at + 8 <= len`, so the word lies in the slot (a slot has no fewer than 64 bytes), which
+        // lies in the mapping (`SharedQueue::new`), which the borrow of the queue keeps alive; slots
+        // start at multiples of 64 from the 8-aligned base; the kernel may write at the same time, hence
+        // atomic.
+        Some(unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed))
+    }
+}
+
+impl<const HEAD: usize> fmt::Debug for Filled<'_, HEAD> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filled({} bytes)", self.len)
+    }
 }
 
 /// One slot of a queue, to be filled word by word: a head whose places are known when compiling,
 /// and a tail.
 // Two words, so that it is handed over in registers.
 pub struct Slot<'q, const HEAD: usize> {
-    /// Its first byte; `HEAD` bytes from here, and `room` words after them, belong to it.
+    /// Its first byte; `HEAD` bytes from here, and `room` after them, belong to it.
     base: *mut u8,
     room: usize,
     queue: PhantomData<&'q mut SharedQueue<HEAD>>,
 }
 
 impl<'q, const HEAD: usize> Slot<'q, HEAD> {
-    /// The slot that somebody is at, whose head is followed by `room` words.
+    /// The slot at `base`, whose head is followed by `room` bytes, a multiple of 8.
     #[inline]
-    pub(super) const fn new(at: Cursor, room: usize) -> Self {
+    pub(super) const fn new(base: *mut u8, room: usize) -> Self {
         Self {
-            base: at.base(),
+            base,
             room,
             queue: PhantomData,
         }
@@ -211,11 +234,7 @@ impl<'q, const HEAD: usize> Slot<'q, HEAD> {
     /// The same slot for somebody else to go on with.
     #[inline]
     pub const fn reborrow(&mut self) -> Slot<'_, HEAD> {
-        Slot {
-            base: self.base,
-            room: self.room,
-            queue: PhantomData,
-        }
+        Slot::new(self.base, self.room)
     }
 
     /// Fills the 8 bytes at `AT`, which must lie in the head: the compiler checks it.
@@ -230,41 +249,44 @@ impl<'q, const HEAD: usize> Slot<'q, HEAD> {
         unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
     }
 
-    /// Fills the first two words of the tail, which every slot has: the compiler checks it.
+    /// Fills the 16 bytes at `AT`, which must lie in the head: the compiler checks it.
     #[inline]
-    pub fn put_pair(&mut self, words: [u64; 2]) {
-        const { assert!(HEAD + 2 * WORD <= SharedQueue::<HEAD>::LEAST_SLOT) };
-        let mut at = self.base.wrapping_add(HEAD).cast::<u64>();
-        for word in words {
-            // SAFETY: `HEAD + 16` is at most the least length of a slot with this head (above), so
-            // both words lie in this one; all else as in `put`.
-            unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
-            at = at.wrapping_add(1);
-        }
+    pub fn put_two<const AT: usize>(&mut self, words: [u64; 2]) {
+        const { assert!(AT.is_multiple_of(WORD) && AT + 2 * WORD <= HEAD) };
+        // SAFETY: `AT + 16 <= HEAD`; all else as in `put`.
+        unsafe { store_pair::<AT>(self.base, words) }
     }
 
-    /// Fills the tail with bytes, the last word of them made up with zeros. If they do not fit,
-    /// nothing happens: callers know from the limits, checked against the slot's length when the
-    /// queue was made, that they do.
+    /// Fills the first two words of the tail, which every slot has: the compiler checks it.
     #[inline]
-    pub fn put_bytes(&mut self, bytes: &[u8]) {
-        let fits = bytes.len() <= self.room * WORD;
-        debug_assert!(fits, "the slot is full");
-        if !fits {
-            return;
+    pub fn put_pair(&mut self, words: &[u64; 2]) {
+        const { assert!(HEAD + 2 * WORD <= SharedQueue::<HEAD>::LEAST_SLOT) };
+        // SAFETY: `HEAD + 16` is at most the least length of a slot with this head (above), so both
+        // words lie in this one; all else as in `put`.
+        unsafe { copy_pair::<HEAD>(self.base, zerocopy::transmute_ref!(words)) }
+    }
+
+    /// Fills the tail with bytes, the last word of them made up with zeros, and says whether there is
+    /// room for them; if not, nothing happens.
+    #[inline]
+    #[must_use]
+    pub fn put_bytes(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.room {
+            return false;
         }
-        let mut at = self.base.wrapping_add(HEAD).cast::<u64>();
+        let mut at = self.base.wrapping_add(HEAD);
         // By two words for as long as there are two, then by one.
         let (pairs, mut rest) = bytes.as_chunks::<{ 2 * WORD }>();
         for pair in pairs {
-            let words: [u64; 2] = zerocopy::transmute!(*pair);
-            for word in words {
-                // SAFETY: `room` words after the head lie in the slot, and the bytes fill no more
-                // (`fits`), one word after another; alignment, owner and the other party as in `put`.
-                unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
-                at = at.wrapping_add(1);
-            }
+            // SAFETY: `room` bytes after the head lie in the slot, and these are no more
+            // (above), one word after another; alignment, owner and the other party as in `put`.
+            unsafe { copy_pair::<0>(at, pair) };
+            at = at.wrapping_add(2 * WORD);
         }
+        if rest.is_empty() {
+            return true;
+        }
+        let mut at = at.cast::<u64>();
         if let Some((word, others)) = rest.split_first_chunk::<WORD>() {
             // SAFETY: as above.
             unsafe { AtomicU64::from_ptr(at) }.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
@@ -277,9 +299,10 @@ impl<'q, const HEAD: usize> Slot<'q, HEAD> {
                 .rev()
                 .fold(0, |word, byte| word << 8 | u64::from(*byte));
             // SAFETY: the bytes do not end with a whole word, so that this one, the last that they
-            // touch, is among the `room` words too; all else as above.
+            // touch, is among those words too: `room` is a multiple of 8; all else as above.
             unsafe { AtomicU64::from_ptr(at) }.store(last.to_le(), Ordering::Relaxed);
         }
+        true
     }
 
     /// The tail, to be filled from its start.
@@ -297,7 +320,7 @@ impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Slot({HEAD} bytes of head, room for {} words)",
+            "Slot({HEAD} bytes of head, room for {} bytes)",
             self.room
         )
     }
@@ -305,7 +328,7 @@ impl<const HEAD: usize> fmt::Debug for Slot<'_, HEAD> {
 
 /// What follows the head of a slot; it grows word by word.
 pub struct Tail<'q, const HEAD: usize> {
-    /// Where it goes on; `room` words from here belong to it.
+    /// Where it goes on; `room` bytes from here belong to it.
     next: *mut u8,
     room: usize,
     queue: PhantomData<&'q mut SharedQueue<HEAD>>,
@@ -316,10 +339,10 @@ impl<const HEAD: usize> Tail<'_, HEAD> {
     /// the slot's length when the queue was made, that there is room.
     #[inline]
     pub fn push(&mut self, word: u64) {
-        debug_assert!(self.room != 0, "the slot is full");
-        if let Some(room) = self.room.checked_sub(1) {
+        debug_assert!(self.room >= WORD, "the slot is full");
+        if let Some(room) = self.room.checked_sub(WORD) {
             let at = self.next.cast::<u64>();
-            // SAFETY: `room` words from `next` lie in the slot, and it was at least 1; `next` is a
+            // SAFETY: `room` bytes from `next` lie in the slot, and it was at least 8; `next` is a
             // multiple of 8 from a slot start that is itself 64-aligned to the 8-aligned base; the
             // mapping is kept alive by the borrow of the queue; the kernel may look, hence atomic.
             unsafe { AtomicU64::from_ptr(at) }.store(word, Ordering::Relaxed);
@@ -331,6 +354,6 @@ impl<const HEAD: usize> Tail<'_, HEAD> {
 
 impl<const HEAD: usize> fmt::Debug for Tail<'_, HEAD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tail(room for {} words)", self.room)
+        write!(f, "Tail(room for {} bytes)", self.room)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uverbs_abi::Mapping;
 
-use super::SharedQueue;
+use super::{SharedQueue, Slot};
 
 fn words(bytes: usize, log2: u32, mask: u32) -> Arc<[AtomicU64]> {
     let words: Arc<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
@@ -85,11 +85,10 @@ fn writes_inside_its_slot_only() {
 fn bytes_fill_whole_words_and_end_with_the_slot() {
     let memory = words(384 + 4 * 64, 6, 3);
     let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-    queue
-        .slot_mut(3)
-        .put_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    queue.slot_mut(2).put_bytes(&[0xff; 24]);
-    queue.slot_mut(1).put_bytes(&[]);
+    let ten = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+    for (slot, bytes) in [(3, &ten[..]), (2, &[0xff; 24]), (1, &[])] {
+        assert!(queue.slot_mut(slot).put_bytes(bytes));
+    }
     let tail = |slot: usize| -> Vec<u64> {
         let at = (384 + slot * 64 + 40) / 8;
         let words = memory.get(at..at + 3).unwrap();
@@ -101,10 +100,7 @@ fn bytes_fill_whole_words_and_end_with_the_slot() {
     );
     assert_eq!(tail(2), [u64::MAX; 3]);
     assert_eq!(tail(1), [0; 3]);
-    let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        queue.slot_mut(0).put_bytes(&[0xff; 25]);
-    }));
-    assert_eq!(wrote.is_err(), cfg!(debug_assertions));
+    assert!(!queue.slot_mut(0).put_bytes(&[0xff; 25]));
     assert_eq!(tail(0), [0; 3]);
     assert_eq!(queue.copy_out::<5>(1), [0; 5], "the next one is untouched");
 }
@@ -113,7 +109,7 @@ fn bytes_fill_whole_words_and_end_with_the_slot() {
 fn a_pair_follows_the_head() {
     let memory = words(384 + 4 * 64, 6, 3);
     let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-    queue.slot_mut(1).put_pair([7, 8]);
+    queue.slot_mut(1).put_pair(&[7, 8]);
     let found: Vec<(usize, u64)> = memory
         .iter()
         .map(|word| word.load(Ordering::Relaxed))
@@ -129,19 +125,81 @@ fn a_pair_follows_the_head() {
 fn slots_come_one_after_another_and_round_again() {
     let memory = words(384 + 4 * 64, 6, 3);
     let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
-    let mut slots = queue.slots_mut(3);
-    for n in 1..=3 {
-        slots.slot().put::<0>(n);
-        slots.advance();
-    }
-    let mut filled = queue.slots(3);
-    for n in 1..=3 {
-        assert_eq!(filled.copy_out(), [n]);
-        filled.advance();
-    }
+    let put = |n: &u64, mut slot: Slot<'_, 48>| {
+        slot.put::<0>(*n);
+        true
+    };
+    assert!(queue.fill(3, &[1, 2, 3], put));
     assert_eq!(queue.copy_out(3), [1]);
     assert_eq!(queue.copy_out(0), [2]);
     assert_eq!(queue.copy_out(1), [3]);
+}
+
+#[test]
+fn no_slot_is_filled_twice_and_a_refusal_ends_it() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    for first in 0..9 {
+        let mut taken = 0;
+        let all = queue.fill(first, &[(); 5], |(), mut slot| {
+            taken += 1;
+            slot.put::<0>(taken);
+            true
+        });
+        assert!(!all && taken == 4, "there are four slots");
+        assert_eq!(queue.copy_out(first), [1]);
+        assert_eq!(queue.copy_out(first + 3), [4]);
+    }
+    let mut asked = 0;
+    let mut only_one = |_: &u8, _: Slot<'_, 48>| {
+        asked += 1;
+        asked < 2
+    };
+    assert!(!queue.fill(3, &[0; 4], &mut only_one));
+    assert_eq!(asked, 2);
+    assert!(queue.fill(0, &[], |_: &u8, _| false));
+}
+
+#[test]
+fn straight_is_up_to_the_last_slot() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+    for first in 0..9 {
+        for n in 0..6 {
+            let (straight, count) = (n <= 4 - first % 4, n as usize);
+            assert_eq!(queue.is_straight(first, count), straight);
+            let items = vec![u64::from(first) + 1; count];
+            let mut taken = 0;
+            let all = queue.fill_straight(first, &items, |item, mut slot| {
+                slot.put::<40>(*item);
+                taken += 1;
+                true
+            });
+            assert_eq!((all, taken), (straight, if straight { count } else { 0 }));
+            if straight && count > 0 {
+                assert_eq!(queue.copy_word::<40>(first + n - 1), u64::from(first) + 1);
+            }
+        }
+    }
+    assert!(!queue.fill_straight(0, &[1, 2, 3], |item, _| *item < 2));
+    for first in 0..4 {
+        queue.slot_mut(first).put::<0>(1 << first);
+        queue.slot_mut(first).put::<40>(u64::from(first));
+    }
+    for first in 0..9 {
+        for n in 0..6 {
+            let count = n as usize;
+            let mut found = vec![9; count];
+            let seen = queue.read_straight(first, &mut found, |[.., [_, last]]| last);
+            let slots = first % 4..first % 4 + n;
+            if queue.is_straight(first, count) {
+                assert_eq!(seen, Some([slots.clone().map(|n| 1 << n).sum(), 0]));
+                assert!(found.into_iter().eq(slots.map(u64::from)));
+            } else {
+                assert!(seen.is_none() && found.iter().all(|n| *n == 9));
+            }
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use uverbs_abi::CommandError;
 use uverbs_abi::sys::process::Life;
 
 pub(super) use self::core::{Core, usable};
+use self::recv::Received;
 pub use self::recv::RecvRing;
 pub use self::send::SendRing;
 use super::cq::foreign;
@@ -80,6 +81,34 @@ impl RxeQp {
             .ok_or(PostError::new(0, PostCause::UsesSharedReceiveQueue))
     }
 
+    /// [`post_recv`](QpOps::post_recv) after the quick way.
+    #[inline(never)]
+    fn post_recv_otherwise(
+        recv: &Receiver,
+        wrs: &[RecvWr<'_>],
+        posted: Option<Received>,
+        sleepers: bool,
+    ) -> Result<(), PostError> {
+        if sleepers {
+            recv.wake();
+        }
+        match posted {
+            Some(Received::All) => Ok(()),
+            // It is in the queue; if somebody has taken that meanwhile, they look after it.
+            Some(Received::AllMaybeFailed) => recv
+                .with(|ring| ring.posted(Ok(()), wrs.len()))
+                .unwrap_or(Ok(())),
+            Some(Received::Nothing) | None => recv.with_or(|ring| ring.post_recv(wrs)),
+        }
+    }
+
+    /// [`post_recv`](QpOps::post_recv) where it is not plain that this process may.
+    #[inline(never)]
+    fn post_recv_late(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.ours()?;
+        self.recv()?.with_or(|ring| ring.post_recv(wrs))
+    }
+
     /// Whether a lock may be taken.
     #[inline]
     fn ours(&self) -> Result<(), PostError> {
@@ -125,15 +154,17 @@ impl QpOps for RxeQp {
     }
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        self.ours()?;
-        let recv = self.recv()?;
-        // No call in this, so that nothing has to be put aside for one.
-        match recv.try_with(|ring| ring.post_one(wrs)).flatten() {
-            Some(true) => Ok(()),
-            // It is in the queue; if somebody has taken that meanwhile, they look after it.
-            Some(false) => recv.with(|ring| ring.posted(Ok(()), 1)).unwrap_or(Ok(())),
-            None => recv.with_or(|ring| ring.post_recv(wrs)),
+        // No call in this that comes back, so that nothing has to be put aside for one.
+        if self.life.is_on()
+            && let Some(recv) = self.recv.as_deref()
+        {
+            let (posted, sleepers) = recv.try_quick(|ring| ring.post_one(wrs));
+            if posted == Some(Received::All) && !sleepers {
+                return Ok(());
+            }
+            return Self::post_recv_otherwise(recv, wrs, posted, sleepers);
         }
+        self.post_recv_late(wrs)
     }
 
     fn posted(&self, wr_id: u64) -> Vec<Posted> {

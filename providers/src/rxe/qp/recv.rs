@@ -28,6 +28,18 @@ pub struct RecvRing {
     unflushed: bool,
 }
 
+/// What has come of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// All is as it should be.
+    All,
+    /// All requests are in the queue, and the queue pair may have failed before: then they are to be
+    /// flushed.
+    AllMaybeFailed,
+    /// Nothing has happened.
+    Nothing,
+}
+
 impl RecvRing {
     pub(in crate::rxe) fn new(queue: RecvQueue, core: Arc<Core>) -> Self {
         let epoch = core.session.error_epoch();
@@ -46,41 +58,76 @@ impl RecvRing {
     ///
     /// # Errors
     /// [`PostError`].
+    #[inline]
     pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        match self.post_one(wrs) {
-            Some(true) => Ok(()),
-            Some(false) => self.posted(Ok(()), 1),
-            None => self.post_more(wrs),
+        match self.post(wrs) {
+            Received::All => Ok(()),
+            received => self.post_otherwise(wrs, received),
         }
     }
 
-    /// Posts one ordinary receive, if that is what there is, and says whether that was all. With no
-    /// answer nothing has happened.
+    /// Posts what can be posted without further ado.
+    #[inline(never)]
+    fn post(&mut self, wrs: &[RecvWr<'_>]) -> Received {
+        match self.post_one(wrs) {
+            Some(received) => received,
+            None => self.post_batch(wrs),
+        }
+    }
+
+    /// Posts one ordinary receive, if that is what there is.
     #[inline]
-    pub(super) fn post_one(&mut self, wrs: &[RecvWr<'_>]) -> Option<bool> {
+    pub(super) fn post_one(&mut self, wrs: &[RecvWr<'_>]) -> Option<Received> {
         if let [wr] = wrs
             && self.core.is_receiving(self.life)
             && self.queue.post_one(wr)
         {
-            self.unflushed = true;
-            // After publishing: a failure that is noted only later comes with a flush that takes the
-            // new receive along, or is seen by the next post.
-            Some(self.is_quiet())
+            Some(self.received())
         } else {
             None
         }
     }
 
     #[inline(never)]
-    fn post_more(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        if !self.core.is_receiving(self.life) {
-            self.core.may_receive()?;
+    fn post_batch(&mut self, wrs: &[RecvWr<'_>]) -> Received {
+        if wrs.is_empty() || !self.core.is_receiving(self.life) || !self.queue.post_all(wrs) {
+            Received::Nothing
+        } else {
+            self.received()
         }
-        let posted = self.queue.post(wrs);
+    }
+
+    /// After publishing: a failure that is noted only later comes with a flush that takes the new
+    /// receives along, or is seen by the next post.
+    #[inline]
+    fn received(&mut self) -> Received {
+        self.unflushed = true;
+        if self.is_quiet() {
+            Received::All
+        } else {
+            Received::AllMaybeFailed
+        }
+    }
+
+    /// What is left to be done, or to be said, after [`post`](Self::post).
+    #[cold]
+    #[inline(never)]
+    fn post_otherwise(&mut self, wrs: &[RecvWr<'_>], received: Received) -> Result<(), PostError> {
+        match received {
+            Received::All => Ok(()),
+            Received::AllMaybeFailed => self.posted(Ok(()), wrs.len()),
+            Received::Nothing => self.post_until_fault(wrs),
+        }
+    }
+
+    fn post_until_fault(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.core.may_receive()?;
+        let posted = self.queue.post_until_fault(wrs);
         self.posted(posted, wrs.len())
     }
 
-    /// After publishing: see [`post_recv`](Self::post_recv).
+    /// After publishing: see [`received`](Self::received).
+    #[cold]
     #[inline(never)]
     pub(super) fn posted(
         &mut self,

@@ -14,9 +14,7 @@ use super::core::{Core, not_told};
 use crate::error::{PostCause, PostError};
 use crate::ring::Corrupt;
 use crate::rxe::work::WorkQueue;
-use crate::rxe::wqe::{
-    SEND_HEAD, SendLimits, encode_inline, encode_rest, encode_send, encode_send_one,
-};
+use crate::rxe::wqe::{SEND_HEAD, SendLimits, encode_inline, encode_send, encode_send_one};
 use crate::shared::SharedQueue;
 use crate::wr::SendWr;
 
@@ -25,10 +23,23 @@ use crate::wr::SendWr;
 pub struct SendRing {
     pub(super) work: WorkQueue<SEND_HEAD>,
     limits: SendLimits,
+    /// [`SendLimits::one`].
+    below: u32,
     life: Life,
     doorbell: Doorbell,
     session: Arc<Session>,
     pub(super) core: Arc<Core>,
+}
+
+/// What has come of a post. In a register or two, where the error would be handed over in memory.
+#[derive(Clone, Copy, Debug)]
+enum Posted {
+    /// All is as it should be.
+    All,
+    /// All requests are in the queue, and the kernel was not told.
+    Untold(Refusal),
+    /// Nothing has happened.
+    Nothing,
 }
 
 impl SendRing {
@@ -40,6 +51,7 @@ impl SendRing {
         Ok(Self {
             work: WorkQueue::new(queue)?,
             limits,
+            below: limits.one(),
             life: core.session.status().life(),
             doorbell: Doorbell::new(core.handle.0),
             session: Arc::clone(&core.session),
@@ -51,83 +63,121 @@ impl SendRing {
     ///
     /// # Errors
     /// [`PostError`].
+    #[inline]
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        // One ordinary request goes this way, and all that does not is left to a call that takes
-        // nothing from here.
-        if let [wr] = wrs
-            && self.core.is_sending(self.life)
-        {
-            let limits = &self.limits;
-            let posted = self
-                .work
-                .post_one(wr, |wr, slot| encode_send_one(wr, limits, slot));
-            if posted {
-                return self.ring(1);
-            }
-            if wr.op.is_inline() {
-                return self.post_inline(wrs, wr);
-            }
+        match self.post(wrs) {
+            Posted::All => Ok(()),
+            posted => self.post_otherwise(wrs, posted),
         }
-        self.post_more(wrs)
     }
 
-    /// One request with bytes in it, right after sends were found to be allowed.
+    /// Posts what can be posted without further ado.
+    // What each of these calls cannot do it leaves to the next one, and takes nothing from there, so
+    // that nothing has to be put aside.
     #[inline(never)]
-    fn post_inline(&mut self, wrs: &[SendWr<'_>], wr: &SendWr<'_>) -> Result<(), PostError> {
+    fn post(&mut self, wrs: &[SendWr<'_>]) -> Posted {
+        if let [wr] = wrs
+            && self.core.is_sending(self.life)
+            && self.work.is_open()
+        {
+            // Before a slot is looked for: two instructions of an ordinary request's, ten of these.
+            if wr.op.is_inline() {
+                return self.post_inline(wr);
+            }
+            let below = self.below;
+            let posted = self
+                .work
+                .post_one(wr, |wr, slot| encode_send_one(wr, below, slot));
+            if posted {
+                return self.ring();
+            }
+        }
+        self.post_batch(wrs)
+    }
+
+    /// One request with bytes in it, for which there is room.
+    #[inline(never)]
+    fn post_inline(&mut self, wr: &SendWr<'_>) -> Posted {
         let limits = &self.limits;
         let posted = self
             .work
             .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
         if posted {
-            return self.ring(1);
+            self.ring()
+        } else {
+            self.post_batch(std::slice::from_ref(wr))
         }
-        self.post_any(wrs)
     }
 
     #[inline(never)]
-    fn post_more(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    fn post_batch(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         if !self.core.is_sending(self.life) {
-            self.core.may_send()?;
+            return Posted::Nothing;
         }
-        self.post_any(wrs)
+        let below = self.below;
+        let filled = self
+            .work
+            .fill_straight(wrs, |wr, slot| encode_send_one(wr, below, slot));
+        if filled {
+            self.publish(wrs.len())
+        } else {
+            self.post_any(wrs)
+        }
     }
 
+    /// A batch of any requests, wherever they go.
     #[inline(never)]
-    fn post_any(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    fn post_any(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         let limits = &self.limits;
         let no_reads = self.core.has_no_reads();
-        let all = self.work.post_all(wrs, |wr, mut slot| {
-            encode_send_one(wr, limits, slot.reborrow())
-                || !(no_reads && wr.op.is_read()) && encode_rest(wr, limits, slot).is_ok()
+        let filled = self.work.fill(wrs, |wr, slot| {
+            !(no_reads && wr.op.is_read()) && encode_send(wr, limits, slot).is_ok()
         });
-        if !all {
-            return self.post_until_fault(wrs);
+        if filled {
+            self.publish(wrs.len())
+        } else {
+            Posted::Nothing
         }
-        if wrs.is_empty() {
-            return Ok(());
+    }
+
+    #[inline]
+    fn publish(&mut self, count: usize) -> Posted {
+        if count == 0 {
+            return Posted::All;
         }
-        self.ring(wrs.len())
+        self.work.publish(count);
+        self.ring()
     }
 
     /// Tells the kernel of requests that have been published.
     #[inline]
-    fn ring(&self, accepted: usize) -> Result<(), PostError> {
+    fn ring(&self) -> Posted {
         match self.session.ring(&self.doorbell) {
-            Ok(()) => Ok(()),
-            Err(errno) => self.ring_otherwise(accepted, errno),
+            Ok(()) => Posted::All,
+            Err(refusal) => Posted::Untold(refusal),
         }
     }
 
+    /// What is left to be done, or to be said, after [`post`](Self::post).
     #[cold]
     #[inline(never)]
+    fn post_otherwise(&mut self, wrs: &[SendWr<'_>], posted: Posted) -> Result<(), PostError> {
+        match posted {
+            Posted::All => Ok(()),
+            Posted::Untold(refusal) => self.ring_otherwise(wrs.len(), refusal),
+            Posted::Nothing => {
+                self.core.may_send()?;
+                self.post_until_fault(wrs)
+            }
+        }
+    }
+
     fn ring_otherwise(&self, accepted: usize, refusal: Refusal) -> Result<(), PostError> {
         self.session
             .ring_otherwise(&self.doorbell, refusal)
             .map_err(|error| PostError::new(accepted, not_told(error)))
     }
 
-    #[cold]
-    #[inline(never)]
     fn post_until_fault(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         let limits = &self.limits;
         let no_reads = self.core.has_no_reads();
@@ -138,9 +188,11 @@ impl SendRing {
             encode_send(wr, limits, slot)
         });
         let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
-        if accepted != 0 {
+        if accepted != 0
+            && let Posted::Untold(refusal) = self.ring()
+        {
             // A doorbell that fails outweighs a bad request: it is about those that were accepted.
-            self.ring(accepted)?;
+            self.ring_otherwise(accepted, refusal)?;
         }
         posted
     }
