@@ -177,8 +177,9 @@ pub use options::OpenOptions;
 pub use pd::ProtectionDomain;
 pub use qp::{
     AckTimeout, AddressVector, AnyQueuePair, ConnectError, ConnectOptions, Endpoint, EndpointError,
-    ExclusiveReceiveQueue, ExclusiveSendQueue, GlobalRoute, ModifyError, ModifyErrorCause,
-    PathOptions, QpAttr, QpAttrMask, QpInfo, QueuePair, QueuePairBuilder, Rc, RnrTimer, Transport,
+    ExclusiveReceiveQueue, ExclusiveSendQueue, GlobalRoute, HeldDoorbell, ModifyError,
+    ModifyErrorCause, PathOptions, QpAttr, QpAttrMask, QpInfo, QueuePair, QueuePairBuilder, Rc,
+    RnrTimer, Transport,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueBuilder, SrqAttr};
 pub use wq::{WorkQueue, WorkQueueBuilder};

@@ -44,6 +44,38 @@ impl ExclusiveSend {
     }
 }
 
+impl ExclusiveSend {
+    /// As [`post_send`](Self::post_send), without the doorbell: [`ring_owed`](Self::ring_owed) is to
+    /// follow. Until then the device may look at the requests or not.
+    ///
+    /// # Errors
+    /// [`PostError`]; `accepted` counts those that are in the queue.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "rxe"),
+        expect(unused_variables, reason = "no driver is built in")
+    )]
+    pub fn put_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match *self {
+            #[cfg(feature = "rxe")]
+            Self::Rxe(ref mut ring) => ring.put_send(wrs),
+        }
+    }
+
+    /// Rings the doorbell once for all that was [put](Self::put_send) in since, if anything was.
+    ///
+    /// # Errors
+    /// [`PostError`], with all of that as `accepted`: it is in the queue, and whatever rings later tells
+    /// of it too.
+    #[inline]
+    pub fn ring_owed(&mut self) -> Result<(), PostError> {
+        match *self {
+            #[cfg(feature = "rxe")]
+            Self::Rxe(ref mut ring) => ring.ring_owed(),
+        }
+    }
+}
+
 impl ExclusiveRecv {
     /// Posts receives, in order.
     ///

@@ -17,7 +17,7 @@ pub use connect::{ConnectError, ConnectOptions, PathOptions};
 pub use endpoint::{Endpoint, EndpointError};
 pub use mask::QpAttrMask;
 pub use modify_error::{ModifyError, ModifyErrorCause};
-pub use post::{ExclusiveReceiveQueue, ExclusiveSendQueue};
+pub use post::{ExclusiveReceiveQueue, ExclusiveSendQueue, HeldDoorbell};
 pub use timer::{AckTimeout, RnrTimer};
 
 use std::any::Any;

@@ -82,10 +82,85 @@ impl ExclusiveSendQueue {
         }
     }
 
+    /// Holds the doorbell back: several posts, and the device is told once for all of them.
+    ///
+    /// One call with many requests does the same with less; this is for requests that come from several
+    /// places. It holds for one queue: rxe, whose doorbell is a system call, has one for each.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use uverbs::fake::Fabric;
+    /// # let device = Fabric::new().add_device("rxe0");
+    /// # let context = device.open()?;
+    /// # let pd = context.alloc_pd()?;
+    /// # let cq = context.create_cq(16).build()?;
+    /// # let qp = pd.create_qp::<uverbs::Rc>(&cq, &cq).max_inline_data(16).build()?;
+    /// # let local = qp.prepare(&uverbs::PathOptions::default())?;
+    /// # qp.connect(&local, &local, &uverbs::ConnectOptions::default())?;
+    /// use uverbs::SendWr;
+    ///
+    /// let mut sends = qp.exclusive_send()?;
+    /// let mut held = sends.hold_doorbell();
+    /// held.post_send(&[SendWr::send_inline(1, b"header")])?;
+    /// held.post_send(&[SendWr::send_inline(2, b"body").signaled()])?;
+    /// held.ring()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_wr_start")]
+    pub const fn hold_doorbell(&mut self) -> HeldDoorbell<'_> {
+        HeldDoorbell { sends: self }
+    }
+
     /// The shared handle.
     #[must_use]
     pub const fn shared(&self) -> &QueuePair<Rc> {
         &self.qp
+    }
+}
+
+/// A send queue whose doorbell is held back. It is rung by [`ring`](Self::ring), or, with nobody to
+/// hear of a failure, when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropped at once, it holds nothing back"]
+pub struct HeldDoorbell<'q> {
+    sends: &'q mut ExclusiveSendQueue,
+}
+
+impl HeldDoorbell<'_> {
+    /// As [`QueuePair::post_send`], but does not tell the device. The requests are in the queue, and a
+    /// device that happens to look there begins with them.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match &mut self.sends.queue {
+            Some(queue) => queue.put_send(wrs),
+            None => Err(PostError::new(0, PostCause::Destroyed)),
+        }
+    }
+
+    /// Tells the device of all that was posted, if anything was.
+    ///
+    /// # Errors
+    /// [`PostError`]: why it could not be told, with all of it as `accepted`. It is in the queue, and
+    /// is told of by the next post that succeeds.
+    #[doc(alias = "ibv_wr_complete")]
+    pub fn ring(self) -> Result<(), PostError> {
+        match &mut self.sends.queue {
+            Some(queue) => queue.ring_owed(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for HeldDoorbell<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = &mut self.sends.queue {
+            // Nobody is there to hear of it; the next post meets the same and tells.
+            let _ = queue.ring_owed();
+        }
     }
 }
 

@@ -217,8 +217,10 @@ impl QpOps for RxeQp {
     }
 
     fn put_back_send(&self, queue: ExclusiveSend) {
-        let ExclusiveSend::Rxe(ring) = queue;
+        let ExclusiveSend::Rxe(mut ring) = queue;
         if self.is_from_here(&ring.core) {
+            // What could not be told yet and cannot now is told with the next post.
+            let _ = ring.ring_owed();
             self.send.put_back(ring);
         }
     }

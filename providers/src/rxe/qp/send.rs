@@ -10,7 +10,7 @@ use uverbs_abi::legacy::Doorbell;
 use uverbs_abi::session::Refusal;
 use uverbs_abi::sys::process::Life;
 
-use super::core::{Core, not_told};
+use super::core::{Core, not_told, usable};
 use crate::error::{PostCause, PostError};
 use crate::ring::Corrupt;
 use crate::rxe::work::WorkQueue;
@@ -27,9 +27,16 @@ pub struct SendRing {
     below: u32,
     life: Life,
     doorbell: Doorbell,
+    /// Requests that have been published and the kernel has not been told of, on purpose.
+    owed: usize,
     session: Arc<Session>,
     pub(super) core: Arc<Core>,
 }
+
+/// Whether a post tells the kernel at once.
+const RING: bool = true;
+/// Or leaves it to [`SendRing::ring_owed`].
+const OWE: bool = false;
 
 /// What has come of a post. In a register or two, where the error would be handed over in memory.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +61,7 @@ impl SendRing {
             below: limits.one(),
             life: core.session.status().life(),
             doorbell: Doorbell::new(core.handle.0),
+            owed: 0,
             session: Arc::clone(&core.session),
             core,
         })
@@ -65,52 +73,90 @@ impl SendRing {
     /// [`PostError`].
     #[inline]
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        match self.post(wrs) {
+        match self.post::<RING>(wrs) {
             Posted::All => Ok(()),
-            posted => self.post_otherwise(wrs, posted),
+            posted => self.post_otherwise::<RING>(wrs, posted),
         }
+    }
+
+    /// As [`post_send`](Self::post_send), without the doorbell: [`ring_owed`](Self::ring_owed) is to
+    /// follow. Until then the kernel may look at the requests or not.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline]
+    pub fn put_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match self.post::<OWE>(wrs) {
+            Posted::All => Ok(()),
+            posted => self.post_otherwise::<OWE>(wrs, posted),
+        }
+    }
+
+    /// Rings for what was [put](Self::put_send) in since, if anything was.
+    ///
+    /// # Errors
+    /// [`PostError`], with all of that as `accepted`: it is in the queue, and a later doorbell tells of
+    /// it too.
+    #[inline]
+    pub fn ring_owed(&mut self) -> Result<(), PostError> {
+        match self.owed {
+            0 => Ok(()),
+            owed => self.ring_for(owed),
+        }
+    }
+
+    #[inline(never)]
+    fn ring_for(&mut self, owed: usize) -> Result<(), PostError> {
+        if !self.life.is_on() {
+            usable(&self.session).map_err(|error| PostError::new(owed, error.cause))?;
+        }
+        if let Posted::Untold(refusal) = self.tell::<RING>(owed) {
+            self.ring_otherwise(owed, refusal)?;
+        }
+        self.owed = 0;
+        Ok(())
     }
 
     /// Posts what can be posted without further ado.
     // What each of these calls cannot do it leaves to the next one, and takes nothing from there, so
     // that nothing has to be put aside.
     #[inline(never)]
-    fn post(&mut self, wrs: &[SendWr<'_>]) -> Posted {
+    fn post<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         if let [wr] = wrs
             && self.core.is_sending(self.life)
             && self.work.is_open()
         {
             // Before a slot is looked for: two instructions of an ordinary request's, ten of these.
             if wr.op.is_inline() {
-                return self.post_inline(wr);
+                return self.post_inline::<RINGS>(wr);
             }
             let below = self.below;
             let posted = self
                 .work
                 .post_one(wr, |wr, slot| encode_send_one(wr, below, slot));
             if posted {
-                return self.ring();
+                return self.tell::<RINGS>(1);
             }
         }
-        self.post_batch(wrs)
+        self.post_batch::<RINGS>(wrs)
     }
 
     /// One request with bytes in it, for which there is room.
     #[inline(never)]
-    fn post_inline(&mut self, wr: &SendWr<'_>) -> Posted {
+    fn post_inline<const RINGS: bool>(&mut self, wr: &SendWr<'_>) -> Posted {
         let limits = &self.limits;
         let posted = self
             .work
             .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
         if posted {
-            self.ring()
+            self.tell::<RINGS>(1)
         } else {
-            self.post_batch(std::slice::from_ref(wr))
+            self.post_batch::<RINGS>(std::slice::from_ref(wr))
         }
     }
 
     #[inline(never)]
-    fn post_batch(&mut self, wrs: &[SendWr<'_>]) -> Posted {
+    fn post_batch<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         if !self.core.is_sending(self.life) {
             return Posted::Nothing;
         }
@@ -119,39 +165,43 @@ impl SendRing {
             .work
             .fill_straight(wrs, |wr, slot| encode_send_one(wr, below, slot));
         if filled {
-            self.publish(wrs.len())
+            self.publish::<RINGS>(wrs.len())
         } else {
-            self.post_any(wrs)
+            self.post_any::<RINGS>(wrs)
         }
     }
 
     /// A batch of any requests, wherever they go.
     #[inline(never)]
-    fn post_any(&mut self, wrs: &[SendWr<'_>]) -> Posted {
+    fn post_any<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         let limits = &self.limits;
         let no_reads = self.core.has_no_reads();
         let filled = self.work.fill(wrs, |wr, slot| {
             !(no_reads && wr.op.is_read()) && encode_send(wr, limits, slot).is_ok()
         });
         if filled {
-            self.publish(wrs.len())
+            self.publish::<RINGS>(wrs.len())
         } else {
             Posted::Nothing
         }
     }
 
     #[inline]
-    fn publish(&mut self, count: usize) -> Posted {
+    fn publish<const RINGS: bool>(&mut self, count: usize) -> Posted {
         if count == 0 {
             return Posted::All;
         }
         self.work.publish(count);
-        self.ring()
+        self.tell::<RINGS>(count)
     }
 
-    /// Tells the kernel of requests that have been published.
+    /// Tells the kernel of requests that have been published, or remembers that it has not been told.
     #[inline]
-    fn ring(&self) -> Posted {
+    fn tell<const RINGS: bool>(&mut self, count: usize) -> Posted {
+        if !RINGS {
+            self.owed = self.owed.saturating_add(count);
+            return Posted::All;
+        }
         match self.session.ring(&self.doorbell) {
             Ok(()) => Posted::All,
             Err(refusal) => Posted::Untold(refusal),
@@ -161,13 +211,17 @@ impl SendRing {
     /// What is left to be done, or to be said, after [`post`](Self::post).
     #[cold]
     #[inline(never)]
-    fn post_otherwise(&mut self, wrs: &[SendWr<'_>], posted: Posted) -> Result<(), PostError> {
+    fn post_otherwise<const RINGS: bool>(
+        &mut self,
+        wrs: &[SendWr<'_>],
+        posted: Posted,
+    ) -> Result<(), PostError> {
         match posted {
             Posted::All => Ok(()),
             Posted::Untold(refusal) => self.ring_otherwise(wrs.len(), refusal),
             Posted::Nothing => {
                 self.core.may_send()?;
-                self.post_until_fault(wrs)
+                self.post_until_fault::<RINGS>(wrs)
             }
         }
     }
@@ -178,7 +232,7 @@ impl SendRing {
             .map_err(|error| PostError::new(accepted, not_told(error)))
     }
 
-    fn post_until_fault(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    fn post_until_fault<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         let limits = &self.limits;
         let no_reads = self.core.has_no_reads();
         let posted = self.work.post_until_fault(wrs, |wr, slot| {
@@ -189,7 +243,7 @@ impl SendRing {
         });
         let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
         if accepted != 0
-            && let Posted::Untold(refusal) = self.ring()
+            && let Posted::Untold(refusal) = self.tell::<RINGS>(accepted)
         {
             // A doorbell that fails outweighs a bad request: it is about those that were accepted.
             self.ring_otherwise(accepted, refusal)?;

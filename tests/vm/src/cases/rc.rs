@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("rc::signalling", signalling),
     Case::new("rc::fence_and_solicited", fence_and_solicited),
     Case::new("rc::a_batch_rings_once", a_batch_rings_once),
+    Case::new("rc::a_held_doorbell_rings_once", a_held_doorbell_rings_once),
 ];
 
 fn send_recv_over_the_wire() -> CaseResult {
@@ -273,5 +274,43 @@ fn a_batch_rings_once() -> CaseResult {
         5,
     )?;
     same("commands", spy.commands() - commands, 0)?;
+    Ok(Verdict::Passed)
+}
+
+/// Requests of several calls, one doorbell, whether it is rung by hand or by letting go.
+fn a_held_doorbell_rings_once() -> CaseResult {
+    let (spy, context, _) = Spy::open("rxe0")?;
+    let a = Shape::default().prepare(&context.alloc_pd()?)?;
+    let b = Shape::default().prepare(&open("rxe1")?.1)?;
+    connect(&a, &b, &ConnectOptions::default())?;
+    let out = a.region(8 * 100, 3)?;
+    let back = b.region(8 * 100, 0)?;
+    let doorbells = spy.doorbells();
+    let mut sends = a.qp.exclusive_send()?;
+    for round in 1..=2u32 {
+        back.write_at(0, &[0; 800])?;
+        for id in 0..8 {
+            let to = back.slice(100 * id..100 * id + 100)?;
+            b.qp.post_recv(&[RecvWr::new(id as u64, &[to])])?;
+        }
+        let mut held = sends.hold_doorbell();
+        for id in 0..8 {
+            let from = out.slice(100 * id..100 * id + 100)?;
+            held.post_send(&[SendWr::send(id as u64, &[from]).signaled()])?;
+        }
+        if round == 1 {
+            held.ring()?;
+        } else {
+            drop(held);
+        }
+        for end in [&a, &b] {
+            for (id, done) in (0..).zip(end.completions(8)?) {
+                done.ok()?;
+                same("order", done.wr_id, id)?;
+            }
+        }
+        same_bytes("messages", &back.to_vec(..)?, &out.to_vec(..)?)?;
+        same("doorbells", spy.doorbells() - doorbells, round)?;
+    }
     Ok(Verdict::Passed)
 }
