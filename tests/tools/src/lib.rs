@@ -3,5 +3,9 @@
 //! [`count`] counts the instructions that a program executes between two marks, exactly, by
 //! executing them one at a time. It works on any program that follows its small protocol, in
 //! whatever language that is written.
+//!
+//! `quiet`, with the feature `count`, is the kernel that it is counted on without a device.
 
 pub mod count;
+#[cfg(feature = "count")]
+pub mod quiet;

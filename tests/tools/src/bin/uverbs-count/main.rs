@@ -15,7 +15,6 @@
     reason = "a command-line tool"
 )]
 
-mod kernel;
 mod rows;
 
 use std::collections::BTreeMap;

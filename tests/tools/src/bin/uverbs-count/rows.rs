@@ -11,8 +11,7 @@ use uverbs::abi::Kernel;
 use uverbs::fake::Fabric;
 use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, RecvWr, SendWr, Wc};
 use uverbs_tools::count::{mark, trace_me};
-
-use crate::kernel::Quiet;
+use uverbs_tools::quiet::Quiet;
 
 /// Shows that the data path allocates nothing.
 #[global_allocator]

@@ -22,7 +22,7 @@ const WORD: usize = size_of::<u64>();
 
 /// The kernel's side of one queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue(Arc<[AtomicU64]>);
+pub struct Queue(Arc<[AtomicU64]>);
 
 impl Queue {
     fn word(&self, byte: usize) -> &AtomicU64 {
@@ -31,7 +31,7 @@ impl Queue {
     }
 
     /// Takes everything that was posted.
-    pub(crate) fn drain(&self) {
+    pub fn drain(&self) {
         let posted = self.word(queue_buf::PRODUCER_INDEX).load(Ordering::Acquire);
         // Release: pairs with the Acquire load of the consumer's index before a slot is filled again.
         self.word(queue_buf::CONSUMER_INDEX)
@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// Puts `count` successful completions into a completion queue with slots of 64 bytes.
-    pub(crate) fn complete(&self, count: u64) {
+    pub fn complete(&self, count: u64) {
         let header = self.word(0).load(Ordering::Relaxed);
         let mask = header >> 32;
         let producer = self.word(queue_buf::PRODUCER_INDEX).load(Ordering::Relaxed);
@@ -60,16 +60,20 @@ impl Queue {
     }
 }
 
-/// See the module.
+/// The kernel itself; see the module.
 #[derive(Debug)]
-pub(crate) struct Quiet {
+pub struct Quiet {
     fake: Arc<dyn Kernel>,
     null: UverbsFd,
     queues: Mutex<Vec<Queue>>,
 }
 
 impl Quiet {
-    pub(crate) fn new(fabric: &Fabric, name: &str) -> io::Result<Self> {
+    /// A device of this name.
+    ///
+    /// # Errors
+    /// If `/dev/null` cannot be opened.
+    pub fn new(fabric: &Fabric, name: &str) -> io::Result<Self> {
         // SAFETY: commands reach the fake alone; what is written to this file goes nowhere, so that
         // no memory is reached through it.
         let null = unsafe { UverbsFd::open(Path::new("/dev/null"), None) }?;
@@ -80,8 +84,9 @@ impl Quiet {
         })
     }
 
-    /// The queue that was mapped last.
-    pub(crate) fn last(&self, back: usize) -> Option<Queue> {
+    /// The queue that was mapped last, or so many before it.
+    #[must_use]
+    pub fn last(&self, back: usize) -> Option<Queue> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.iter().rev().nth(back).cloned()
     }
