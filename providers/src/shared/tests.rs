@@ -55,6 +55,26 @@ fn refuses_headers_that_cannot_be() {
     assert_eq!(small.unwrap_err(), "the slots are too small");
 }
 
+/// A word is read where the slot has one, and nowhere else.
+#[test]
+fn reads_inside_its_slot_only() {
+    let memory = words(384 + 4 * 64, 6, 3);
+    for (index, word) in memory.iter().enumerate().skip(384 / 8) {
+        word.store(index as u64, Ordering::Relaxed);
+    }
+    let queue = SharedQueue::<48>::new(Mapping::Heap(memory)).unwrap();
+    // 5 is slot 1 once more.
+    let slot = queue.filled(5);
+    let first = (384 + 64) / 8;
+    for at in 0..64usize {
+        let wanted = at.is_multiple_of(8).then_some(first + at as u64 / 8);
+        assert_eq!(slot.word(at), wanted, "at {at}");
+    }
+    for at in [64, 72, usize::MAX - 7, usize::MAX] {
+        assert_eq!(slot.word(at), None, "at {at}");
+    }
+}
+
 #[test]
 fn writes_inside_its_slot_only() {
     let memory = words(384 + 4 * 64, 6, 3);
