@@ -359,6 +359,7 @@ impl fmt::Debug for CompletionQueue {
 pub(crate) struct WeakCompletionQueue(Weak<CqInner>);
 
 impl WeakCompletionQueue {
+    #[inline]
     pub(crate) fn upgrade(&self) -> Option<CompletionQueue> {
         self.0.upgrade().map(|inner| CompletionQueue { inner })
     }

@@ -328,6 +328,7 @@ impl fmt::Debug for SharedReceiveQueue {
 pub(crate) struct WeakSharedReceiveQueue(Weak<SrqInner>);
 
 impl WeakSharedReceiveQueue {
+    #[inline]
     pub(crate) fn upgrade(&self) -> Option<SharedReceiveQueue> {
         self.0.upgrade().map(|inner| SharedReceiveQueue { inner })
     }

@@ -315,6 +315,7 @@ impl fmt::Debug for WorkQueue {
 pub(crate) struct WeakWorkQueue(Weak<WqInner>);
 
 impl WeakWorkQueue {
+    #[inline]
     pub(crate) fn upgrade(&self) -> Option<WorkQueue> {
         self.0.upgrade().map(|inner| WorkQueue { inner })
     }

@@ -22,7 +22,8 @@ mod exclusive;
 pub mod explain;
 #[cfg(feature = "fake")]
 pub mod fake;
-mod lock;
+#[doc(hidden)]
+pub mod lock;
 pub mod ring;
 pub mod sge;
 pub mod shared;

@@ -51,7 +51,7 @@ const RELAXED: u8 = 1;
 const SILENT: u8 = 2;
 
 /// A value that one thread at a time uses. `FAULT` is [`SOUND`] outside of models.
-pub(crate) struct Lock<T, const FAULT: u8 = SOUND> {
+pub struct Lock<T, const FAULT: u8 = SOUND> {
     door: Door<FAULT>,
     value: UnsafeCell<T>,
 }
@@ -60,8 +60,15 @@ pub(crate) struct Lock<T, const FAULT: u8 = SOUND> {
 // Acquire and Release put one after the other; so sharing the lock is sending the value about.
 unsafe impl<T: Send, const FAULT: u8> Sync for Lock<T, FAULT> {}
 
+impl<T, const FAULT: u8> std::fmt::Debug for Lock<T, FAULT> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock").finish_non_exhaustive()
+    }
+}
+
 impl<T, const FAULT: u8> Lock<T, FAULT> {
-    pub(crate) fn new(value: T) -> Self {
+    /// A lock that nobody holds.
+    pub fn new(value: T) -> Self {
         Self {
             door: Door {
                 state: AtomicU32::new(FREE),
@@ -74,7 +81,7 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
 
     /// Uses the value, after whoever uses it now. Within `work` it must not be called again.
     #[inline]
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         if !self.door.enter() {
             self.door.wait();
         }
@@ -82,7 +89,7 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
     }
 
     /// Uses the value, unless somebody uses it now.
-    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+    pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.door.enter().then(|| self.inside(work))
     }
 

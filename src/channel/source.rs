@@ -48,17 +48,30 @@ impl ChannelSource {
         until: Until,
         rope: Option<&Rope>,
     ) -> Result<Option<CompletionEvent>, EventError> {
+        let (mut reads, mut waited) = (until.reads_first(&self.file), false);
         loop {
-            if let Some(event) = self.read()? {
-                return Ok(Some(event));
+            if reads || self.file.is_ending() {
+                if let Some(event) = self.read()? {
+                    if !waited {
+                        self.file.note_hit();
+                    }
+                    return Ok(Some(event));
+                }
+            } else {
+                self.file.check()?;
             }
             if rope.is_some_and(Rope::is_rung) {
                 return Ok(None);
             }
             match until.left() {
-                Some(timeout) => self.file.poll(timeout, rope.map(AsFd::as_fd))?,
+                Some(timeout) => {
+                    self.file.poll(timeout, rope.map(AsFd::as_fd))?;
+                    waited = true;
+                }
+                None if !reads => {}
                 None => return Ok(None),
             }
+            reads = true;
         }
     }
 
@@ -110,16 +123,15 @@ impl ChannelSource {
     /// Of a queue that is gone or going, and of what is no queue's, the ack has been paid.
     fn look_up(&self, token: u64) -> Option<CompletionEvent> {
         let unclaimed = self.ledger.unclaimed_of(Sort::Completion, token);
-        match unclaimed.look_up() {
-            Found::Live {
-                object: WeakObject::Cq(weak),
-                ack,
-                token,
-            } => {
-                let cq = weak.upgrade()?;
+        let reach = |token, object: &WeakObject| match object {
+            WeakObject::Cq(weak) => weak.upgrade().map(|cq| (token, cq)),
+            _ => None,
+        };
+        match unclaimed.reach(reach) {
+            Found::Live(Some((token, cq)), ack) => {
                 Some(CompletionEvent::new(token, Held::new(cq, Some(ack))))
             }
-            Found::Live { .. } | Found::Gone(_) | Found::Unknown => None,
+            Found::Live(None, _) | Found::Gone(_) | Found::Unknown => None,
         }
     }
 }

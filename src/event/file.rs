@@ -9,7 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ use uverbs_abi::session::{Status, WhenGone};
 
 use super::EventError;
 
+/// Of so many calls that may wait one reads first, even if none has found anything like that.
+const TRIED_AGAIN_AFTER: u8 = 8;
+
 /// A file of records, as its readers share it.
 #[derive(Debug)]
 pub(crate) struct EventFile {
@@ -30,6 +33,8 @@ pub(crate) struct EventFile {
     stopped: AtomicBool,
     closed: AtomicBool,
     gone: AtomicBool,
+    /// How many blocking calls have found nothing at once, one after the other.
+    misses: AtomicU8,
     /// Files that end when this one does.
     followers: Mutex<Vec<Weak<Self>>>,
 }
@@ -52,8 +57,8 @@ impl EventFile {
     /// # Errors
     /// If there is no file descriptor left for waking the readers.
     fn new(file: OwnedFd, status: Arc<Status>) -> io::Result<Self> {
-        let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
-        fcntl(&file, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+        // The kernel makes these files with no other flag that can be set or taken away.
+        fcntl(&file, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self {
             file,
@@ -62,6 +67,7 @@ impl EventFile {
             stopped: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            misses: AtomicU8::new(0),
             followers: Mutex::default(),
         })
     }
@@ -175,6 +181,13 @@ impl EventFile {
         Ok(())
     }
 
+    /// Whether something awaits a reader that finds nothing more to read. Once so, for good.
+    #[inline]
+    pub(crate) fn is_ending(&self) -> bool {
+        // Acquire: pairs with the Release store in `end`.
+        self.gone.load(Ordering::Acquire) || self.closed.load(Ordering::Acquire)
+    }
+
     /// What awaits a reader that finds nothing more to read.
     pub(crate) fn ending(&self) -> Option<EventError> {
         // Acquire: pairs with the Release store in `end`.
@@ -192,10 +205,26 @@ impl EventFile {
         self.status.note_error();
     }
 
+    /// Whether a call that may wait should read before it waits: a record is likely to be there, since
+    /// one was when it was last tried. Where none is, the read is a system call for nothing.
+    pub(crate) fn is_read_likely(&self) -> bool {
+        // Relaxed: a guess.
+        let misses = self.misses.load(Ordering::Relaxed) % TRIED_AGAIN_AFTER;
+        self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+        misses == 0
+    }
+
+    /// A read without a wait before it has found a record.
+    pub(crate) fn note_hit(&self) {
+        // Relaxed: as above.
+        self.misses.store(0, Ordering::Relaxed);
+    }
+
     /// Reads one record; gives how many bytes there were, `None` if there is nothing to read.
     ///
     /// # Errors
     /// What the kernel said. A signal is none.
+    #[inline]
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<Option<usize>, Nix> {
         loop {
             match nix::unistd::read(&self.file, bytes) {
@@ -241,6 +270,11 @@ impl Until {
         Instant::now()
             .checked_add(timeout)
             .map_or(Self::Forever, Self::At)
+    }
+
+    /// Whether to read before waiting: always, where there is no waiting.
+    pub(crate) fn reads_first(self, file: &EventFile) -> bool {
+        matches!(self, Self::Now) || file.is_read_likely()
     }
 
     /// For `poll()`: whole milliseconds, rounded up, so as not to be early. `None`: time is up.

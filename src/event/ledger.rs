@@ -14,7 +14,7 @@ use uverbs_abi::sys::process::Mark;
 use super::closing::Closing;
 use super::counter::{Counts, Sort};
 use super::slot::{Ack, Slot};
-use super::sync::{Arc, Fault, Mutex, lock, planted};
+use super::sync::{Arc, Fault, Lock, planted};
 use super::token::Token;
 
 /// The table of one context, shared by its objects and its readers.
@@ -27,7 +27,7 @@ pub(crate) struct Ledger<O> {
 
 struct Table<O> {
     home: Mark,
-    slab: Mutex<Slab<O>>,
+    slab: Lock<Slab<O>>,
 }
 
 /// Every index ever used, and those that may be used again.
@@ -53,13 +53,9 @@ enum Place<O> {
 
 /// What the record of an event leads to.
 #[derive(Debug)]
-pub(crate) enum Found<O> {
-    /// An object, and the ack owed for the event.
-    Live {
-        token: Token,
-        object: O,
-        ack: Ack<O>,
-    },
+pub(crate) enum Found<T, O> {
+    /// What was made of an object, and the ack owed for the event.
+    Live(T, Ack<O>),
     /// An object that is gone or going. If an ack was owed, it has been paid on its behalf.
     Gone(Token),
     /// Nothing of this ledger's.
@@ -96,7 +92,7 @@ impl<O> Ledger<O> {
         Self {
             table: Arc::new(Table {
                 home: Mark::here(),
-                slab: Mutex::new(slab),
+                slab: Lock::new(slab),
             }),
         }
     }
@@ -107,7 +103,8 @@ impl<O> Ledger<O> {
     /// With 2³² objects alive, which no kernel has handles for.
     pub(crate) fn reserve(&self) -> Reservation<O> {
         let slot = Arc::new(Slot::new(self.table.home));
-        let token = lock(&self.table.slab).place(Arc::clone(&slot));
+        let place = |slab: &mut Slab<O>| slab.place(Arc::clone(&slot));
+        let token = self.table.slab.with(place);
         Reservation {
             registration: Registration {
                 ledger: self.clone(),
@@ -132,10 +129,11 @@ impl<O> Ledger<O> {
         }
     }
 
+    #[inline]
     fn find(&self, element: u64) -> (Option<Token>, Place<O>) {
         let token = Token::from_raw(element);
         let place = match token {
-            Some(token) => lock(&self.table.slab).find(token),
+            Some(token) => self.table.slab.with(|slab| slab.find(token)),
             None => Place::Unknown,
         };
         (token, place)
@@ -144,7 +142,7 @@ impl<O> Ledger<O> {
     /// Ends a token's life; its index may be used again.
     pub(super) fn retire(&self, token: Token) {
         if self.table.home.is_ours() {
-            let slot = lock(&self.table.slab).vacate(token);
+            let slot = self.table.slab.with(|slab| slab.vacate(token));
             drop(slot);
         }
     }
@@ -174,6 +172,7 @@ impl<O> Slab<O> {
         Token::new(index, Token::FIRST)
     }
 
+    #[inline]
     fn find(&self, token: Token) -> Place<O> {
         match self.entries.get(token.index() as usize) {
             Some(entry) if token.generation() == entry.generation => entry
@@ -222,14 +221,27 @@ pub(crate) struct Unclaimed<'a, O> {
     owed: bool,
 }
 
-impl<O: Clone> Unclaimed<'_, O> {
+impl<O> Unclaimed<'_, O> {
     /// What the record leads to. Waits for a create that is under way, for nothing else.
-    pub(crate) fn look_up(mut self) -> Found<O> {
+    #[cfg(test)]
+    pub(crate) fn look_up(self) -> Found<(Token, O), O>
+    where
+        O: Clone,
+    {
+        self.reach(|token, object| (token, object.clone()))
+    }
+
+    /// As `look_up`, with what `make` makes of the object: a live handle. It must not drop one, nor
+    /// wait.
+    #[inline(always)]
+    pub(crate) fn reach<T>(mut self, make: impl FnOnce(Token, &O) -> T) -> Found<T, O> {
         let found = match self.ledger.find(self.element) {
-            (Some(token), Place::Slot(slot)) => match Slot::look_up(slot, self.sort) {
-                Some((object, ack)) => Found::Live { token, object, ack },
-                None => Found::Gone(token),
-            },
+            (Some(token), Place::Slot(slot)) => {
+                match Slot::look_up(slot, self.sort, |object| make(token, object)) {
+                    Some((made, ack)) => Found::Live(made, ack),
+                    None => Found::Gone(token),
+                }
+            }
             (Some(token), Place::Gone) => Found::Gone(token),
             (_, _) => Found::Unknown,
         };
@@ -238,13 +250,22 @@ impl<O: Clone> Unclaimed<'_, O> {
     }
 }
 
-impl<O> Drop for Unclaimed<'_, O> {
-    fn drop(&mut self) {
-        if self.owed
-            && !planted(Fault::NoAckOnPanic)
+impl<O> Unclaimed<'_, O> {
+    #[cold]
+    fn pay(&self) {
+        if !planted(Fault::NoAckOnPanic)
             && let (_, Place::Slot(slot)) = self.ledger.find(self.element)
         {
             slot.ack_on_behalf(self.sort);
+        }
+    }
+}
+
+impl<O> Drop for Unclaimed<'_, O> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.owed {
+            self.pay();
         }
     }
 }
@@ -366,16 +387,16 @@ impl<O> Ledger<O> {
     }
 
     pub(super) fn indices(&self) -> usize {
-        lock(&self.table.slab).entries.len()
+        self.table.slab.with(|slab| slab.entries.len())
     }
 
-    /// Holds the table's lock.
-    pub(super) fn lock_for_test(&self) -> impl Sized + '_ {
-        lock(&self.table.slab)
+    /// Does something while the table's lock is held.
+    pub(super) fn while_locked<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.table.slab.with(|_| work())
     }
 
     /// Whether somebody holds the table's lock.
     pub(super) fn is_locked(&self) -> bool {
-        self.table.slab.try_lock().is_err()
+        self.table.slab.try_with(|_| ()).is_none()
     }
 }

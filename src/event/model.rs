@@ -171,8 +171,8 @@ fn next(ledger: &Ledger<Link>, kernel: &Kernel) -> Option<Event> {
 }
 
 fn look_up(ledger: &Ledger<Link>, element: u64) -> Option<Event> {
-    match ledger.unclaimed(element).look_up() {
-        Found::Live { object, ack, .. } => object.upgrade().map(|live| Held::new(live, Some(ack))),
+    match ledger.unclaimed(element).reach(|_, link| link.upgrade()) {
+        Found::Live(live, ack) => live.map(|live| Held::new(live, Some(ack))),
         Found::Gone(_) => None,
         Found::Unknown => panic!("the token is known"),
     }
@@ -420,7 +420,7 @@ fn a_record_of_one_object_never_leads_to_its_successor() {
         let reader = {
             let ledger = ledger.clone();
             thread::spawn(move || match ledger.unclaimed(element).look_up() {
-                Found::Live { object, .. } => assert_eq!(object, "first"),
+                Found::Live((_, object), _) => assert_eq!(object, "first"),
                 Found::Gone(token) => assert_eq!(token.as_raw(), element),
                 Found::Unknown => panic!("the token was known once"),
             })

@@ -83,7 +83,15 @@ impl AsyncEvents {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn try_next(&self) -> Result<Option<AsyncEvent>, EventError> {
-        self.next_until(Until::Now)
+        let file = self.source.file();
+        file.check()?;
+        // Asked before the read: what was queued when the end was announced is still read.
+        let is_ending = file.is_ending();
+        let read = self.source.read();
+        if is_ending && matches!(read, Ok(None)) {
+            return Err(file.ending().unwrap_or(EventError::ContextClosed));
+        }
+        read
     }
 
     /// Ends this reader and all others of the same queue, those that are waiting as well, with [`EventError::Stopped`]. For good; what is queued stays unread.
@@ -112,20 +120,31 @@ impl AsyncEvents {
 
     fn next_until(&self, until: Until) -> Result<Option<AsyncEvent>, EventError> {
         let file = self.source.file();
+        let (mut reads, mut waited) = (until.reads_first(file), false);
         loop {
             file.check()?;
             // Asked before the read: what was queued when the end was announced is still read.
             let ending = file.ending();
-            if let Some(event) = self.source.read()? {
-                return Ok(Some(event));
-            }
-            if let Some(ending) = ending {
-                return Err(ending);
+            if reads || ending.is_some() {
+                if let Some(event) = self.source.read()? {
+                    if !waited {
+                        file.note_hit();
+                    }
+                    return Ok(Some(event));
+                }
+                if let Some(ending) = ending {
+                    return Err(ending);
+                }
             }
             match until.left() {
-                Some(timeout) => file.poll(timeout, None)?,
+                Some(timeout) => {
+                    file.poll(timeout, None)?;
+                    waited = true;
+                }
+                None if !reads => {}
                 None => return Ok(None),
             }
+            reads = true;
         }
     }
 }

@@ -21,20 +21,22 @@ use uverbs_abi::sys::process::Mark;
 
 use super::counter::{Counter, Counts, Reported, Sort};
 use super::ledger::{ClosePolicy, Refused};
-use super::sync::{Arc, Condvar, Fault, Mutex, lock, planted, wait, wait_timeout};
+use super::sync::{Alarm, Arc, Fault, Lock, planted};
 
 /// What an object has in the ledger, shared with the events that are out.
 pub(super) struct Slot<O> {
     home: Mark,
-    state: Mutex<State<O>>,
-    /// Notified at each ack and when the create settles.
-    changed: Condvar,
+    state: Lock<State<O>>,
+    /// Rung at each ack and when the create settles, if somebody waits for it.
+    changed: Alarm,
 }
 
 struct State<O> {
     phase: Phase<O>,
     asynchronous: Counter,
     completion: Counter,
+    /// How many wait for `changed`: waking costs a system call even where nobody sleeps.
+    sleepers: u32,
 }
 
 enum Phase<O> {
@@ -84,25 +86,26 @@ impl<O> Slot<O> {
             phase: Phase::Reserved,
             asynchronous: Counter::default(),
             completion: Counter::default(),
+            sleepers: 0,
         };
         Self {
             home,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
+            state: Lock::new(state),
+            changed: Alarm::new(),
         }
     }
 
     /// Reserved to live. Of a slot that is gone already, the object is dropped.
     pub(super) fn commit(&self, object: O) {
-        let mut state = lock(&self.state);
-        if matches!(state.phase, Phase::Reserved) {
-            state.phase = Phase::Live(object);
-            drop(state);
-            self.changed.notify_all();
-        } else {
-            drop(state);
-            drop(object);
-        }
+        let refused = self.change(|state| {
+            if matches!(state.phase, Phase::Reserved) {
+                state.phase = Phase::Live(object);
+                None
+            } else {
+                Some(object)
+            }
+        });
+        drop(refused);
     }
 
     /// The owner of the object is going away. False if a destroy has taken over.
@@ -110,17 +113,16 @@ impl<O> Slot<O> {
         if !self.home.is_ours() {
             return false;
         }
-        let mut state = lock(&self.state);
-        if !matches!(state.phase, Phase::Reserved | Phase::Live(_)) {
-            return false;
-        }
-        let before = mem::replace(&mut state.phase, Phase::Gone);
-        drop(state);
-        if !planted(Fault::SilentAbort) {
-            self.changed.notify_all();
-        }
-        drop(before);
-        true
+        let abandon = |state: &mut State<O>| match state.phase {
+            Phase::Reserved | Phase::Live(_) => Some(mem::replace(&mut state.phase, Phase::Gone)),
+            Phase::Closing | Phase::Gone => None,
+        };
+        let before = if planted(Fault::SilentAbort) {
+            self.state.with(abandon)
+        } else {
+            self.change(abandon)
+        };
+        before.is_some()
     }
 
     /// Live to closing, in one step with the refusal. Gives out the object.
@@ -128,82 +130,160 @@ impl<O> Slot<O> {
     where
         O: Clone,
     {
-        let mut state = lock(&self.state);
-        if !matches!(state.phase, Phase::Live(_)) {
-            return Err(Refused::Destroyed);
-        }
-        let outstanding = state.outstanding();
-        if policy == ClosePolicy::IfNoneOutstanding && outstanding != 0 {
-            return Err(Refused::Outstanding(outstanding));
-        }
+        let judge = |state: &mut State<O>| {
+            if !matches!(state.phase, Phase::Live(_)) {
+                return Err(Refused::Destroyed);
+            }
+            match state.outstanding() {
+                0 => Ok(()),
+                _ if policy == ClosePolicy::Always => Ok(()),
+                outstanding => Err(Refused::Outstanding(outstanding)),
+            }
+        };
         if planted(Fault::RefusalApartFromMark) {
-            drop(state);
-            state = lock(&self.state);
+            self.state.with(judge)?;
         }
-        match mem::replace(&mut state.phase, Phase::Closing) {
-            Phase::Live(object) => {
-                if planted(Fault::NoClosingMark) {
-                    state.phase = Phase::Live(object.clone());
+        self.state.with(|state| {
+            if !planted(Fault::RefusalApartFromMark) {
+                judge(state)?;
+            }
+            match mem::replace(&mut state.phase, Phase::Closing) {
+                Phase::Live(object) => {
+                    if planted(Fault::NoClosingMark) {
+                        state.phase = Phase::Live(object.clone());
+                    }
+                    Ok(object)
                 }
-                Ok(object)
+                other => {
+                    state.phase = other;
+                    Err(Refused::Destroyed)
+                }
             }
-            other => {
-                state.phase = other;
-                Err(Refused::Destroyed)
-            }
-        }
+        })
     }
 
     /// Closing to live again.
     pub(super) fn reopen(&self, object: O) {
-        lock(&self.state).phase = Phase::Live(object);
+        let before = self
+            .state
+            .with(|state| mem::replace(&mut state.phase, Phase::Live(object)));
+        drop(before);
     }
 
     /// Closing to gone.
     pub(super) fn close(&self) {
-        let before = mem::replace(&mut lock(&self.state).phase, Phase::Gone);
+        let before = self
+            .state
+            .with(|state| mem::replace(&mut state.phase, Phase::Gone));
         drop(before);
     }
 
     /// What a record of this slot leads to. Without an object it has been acked.
-    pub(super) fn look_up(this: Arc<Self>, sort: Sort) -> Option<(O, Ack<O>)>
-    where
-        O: Clone,
-    {
-        let mut state = lock(&this.state);
-        while matches!(state.phase, Phase::Reserved) && !planted(Fault::NoWaitForCreate) {
-            state = wait(&this.changed, state);
+    ///
+    /// `reach` makes of the object what its event is to hold. It must not drop a handle of the object,
+    /// nor wait: the slot is locked.
+    #[inline(always)]
+    pub(super) fn look_up<T>(
+        this: Arc<Self>,
+        sort: Sort,
+        reach: impl FnOnce(&O) -> T,
+    ) -> Option<(T, Ack<O>)> {
+        let found = this.state.with(|state| match &state.phase {
+            Phase::Live(object) => {
+                let made = reach(object);
+                state.counter(sort).deliver();
+                Ok(made)
+            }
+            _ => Err(reach),
+        });
+        match found {
+            Ok(made) => {
+                let count = 1;
+                let slot = this;
+                Some((made, Ack { slot, sort, count }))
+            }
+            Err(reach) => Self::look_up_later(this, sort, reach),
         }
-        if let Phase::Live(object) = &state.phase {
-            let object = object.clone();
-            state.counter(sort).deliver();
-            drop(state);
-            let ack = Ack {
-                slot: this,
-                sort,
-                count: 1,
-            };
-            return Some((object, ack));
+    }
+
+    /// The rest of [`look_up`](Self::look_up): there was no object, perhaps not yet.
+    #[cold]
+    fn look_up_later<T>(
+        this: Arc<Self>,
+        sort: Sort,
+        reach: impl FnOnce(&O) -> T,
+    ) -> Option<(T, Ack<O>)> {
+        if !planted(Fault::NoWaitForCreate) {
+            this.sleep_while(None, |state| matches!(state.phase, Phase::Reserved));
         }
-        state.ack_on_behalf(sort);
-        drop(state);
-        this.changed.notify_all();
-        None
+        let made = this.change(|state| {
+            if let Phase::Live(object) = &state.phase {
+                let made = reach(object);
+                state.counter(sort).deliver();
+                return Some(made);
+            }
+            state.ack_on_behalf(sort);
+            None
+        })?;
+        let ack = Ack {
+            slot: this,
+            sort,
+            count: 1,
+        };
+        Some((made, ack))
     }
 
     /// Acks a record that nobody will look up. Waits for nothing.
     pub(super) fn ack_on_behalf(&self, sort: Sort) {
-        lock(&self.state).ack_on_behalf(sort);
-        self.changed.notify_all();
+        self.change(|state| state.ack_on_behalf(sort));
     }
 
     fn ack(&self, sort: Sort, count: u32) {
         if !self.home.is_ours() {
             return;
         }
-        lock(&self.state).counter(sort).ack(count);
-        if !planted(Fault::SilentAck) {
-            self.changed.notify_all();
+        let ack = |state: &mut State<O>| state.counter(sort).ack(count);
+        if planted(Fault::SilentAck) {
+            self.state.with(ack);
+        } else {
+            self.change(ack);
+        }
+    }
+
+    /// Changes the state, and wakes those who wait for that.
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&mut State<O>) -> R) -> R {
+        let (result, sleepers) = self.state.with(|state| (change(state), state.sleepers));
+        // Whoever counts itself among them later has seen the change: both happen under the lock.
+        if sleepers != 0 {
+            self.changed.ring();
+        }
+        result
+    }
+
+    /// Sleeps for as long as `waits` says so of the state. With a deadline: false if it has passed.
+    fn sleep_while(
+        &self,
+        deadline: Option<Instant>,
+        mut waits: impl FnMut(&State<O>) -> bool,
+    ) -> bool {
+        let mut counted = 0;
+        loop {
+            let since = self.state.with(|state| {
+                state.sleepers -= mem::take(&mut counted);
+                waits(state).then(|| {
+                    counted = 1;
+                    state.sleepers += counted;
+                    self.changed.listen()
+                })
+            });
+            let Some(since) = since else { return true };
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                self.state.with(|state| state.sleepers -= counted);
+                return false;
+            }
+            self.changed.sleep(since, left);
         }
     }
 
@@ -212,35 +292,26 @@ impl<O> Slot<O> {
         if !self.home.is_ours() {
             return Counts::default();
         }
-        lock(&self.state).counter(sort).counts()
+        self.state.with(|state| state.counter(sort).counts())
     }
 
     /// Waits until as many were acked as the kernel says were read, or, where it could not say, as
     /// were read here. With a deadline: how many are missing when it has passed.
     pub(super) fn settle(&self, reported: Reported, deadline: Option<Instant>) -> Result<(), u32> {
-        let mut state = lock(&self.state);
-        loop {
-            let missing = state.missing(reported);
-            if missing == 0 {
-                return Ok(());
-            }
-            let Some(deadline) = deadline else {
-                state = wait(&self.changed, state);
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
-                return Err(missing);
-            }
-            state = wait_timeout(&self.changed, state, left);
-        }
+        let mut missing = 0;
+        let is_settled = self.sleep_while(deadline, |state| {
+            missing = state.missing(reported);
+            missing != 0
+        });
+        if is_settled { Ok(()) } else { Err(missing) }
     }
 
     #[cfg(all(test, not(uverbs_loom)))]
     pub(super) fn wrap_counts_soon(&self) {
-        let mut state = lock(&self.state);
-        state.asynchronous = Counter::near_the_end();
-        state.completion = Counter::near_the_end();
+        self.state.with(|state| {
+            state.asynchronous = Counter::near_the_end();
+            state.completion = Counter::near_the_end();
+        });
     }
 }
 
@@ -273,6 +344,7 @@ impl<O> Ack<O> {
 }
 
 impl<O> Drop for Ack<O> {
+    #[inline]
     fn drop(&mut self) {
         if self.count != 0 {
             self.slot.ack(self.sort, self.count);
@@ -311,6 +383,7 @@ impl<L, O> Held<L, O> {
 }
 
 impl<L, O> Drop for Held<L, O> {
+    #[inline]
     fn drop(&mut self) {
         if !planted(Fault::ReleaseBeforeAck) {
             drop(self.ack.take());

@@ -14,7 +14,7 @@ use super::file::EventFile;
 use super::ledger::Ledger;
 use super::record::{RECORD_LEN, RawEvent};
 use super::subject::WeakObject;
-use super::{AsyncEvent, AsyncEventKind, Class, EventError, Subject};
+use super::{AsyncEvent, AsyncEventKind, Class, EventError};
 
 /// An event file, as its context and its readers share it.
 #[derive(Debug)]
@@ -69,6 +69,7 @@ impl EventSource {
     }
 
     /// Reads one event, if there is one.
+    #[inline(always)]
     pub(super) fn read(&self) -> Result<Option<AsyncEvent>, EventError> {
         // Memory of our own, and large enough: the kernel takes the event off the queue, and
         // counts it, before it finds that it cannot store it.
@@ -83,14 +84,17 @@ impl EventSource {
             Err(errno) => return Err(errno.into()),
         };
         let record = RawEvent::parse(bytes.get(..len).unwrap_or_default())?;
-        let unclaimed = self.ledger.unclaimed(record.element);
-        let event = AsyncEvent::of(record, unclaimed);
-        match (event.kind(), event.subject()) {
-            (AsyncEventKind::DeviceFatal, Subject::Device) => self.file.device_gone(),
+        match record.kind.class() {
+            Class::Device
+                if record.kind == AsyncEventKind::DeviceFatal && record.port().is_some() =>
+            {
+                self.file.device_gone();
+            }
             // Whoever posts to a queue pair wants to know that its state may have changed.
-            (kind, _) if kind.class() == Class::Qp => self.file.note_error(),
+            Class::Qp => self.file.note_error(),
             _ => {}
         }
-        Ok(Some(event))
+        let unclaimed = self.ledger.unclaimed(record.element);
+        Ok(Some(AsyncEvent::of(record, unclaimed)))
     }
 }

@@ -85,6 +85,7 @@ impl WeakObject {
     }
 
     /// `None` if the last handle is being dropped.
+    #[inline]
     fn upgrade(&self) -> Option<Subject> {
         match self {
             Self::Cq(weak) => weak.upgrade().map(Subject::Cq),
@@ -109,6 +110,7 @@ impl AsyncEvent {
     /// Only an object's own handler puts a token into a record, whatever the type says, and the
     /// kernel counts the record for that object. So a token is looked up, or acked on the object's
     /// behalf, even where the type would not lead one to expect it.
+    #[inline(always)]
     pub(super) fn of(record: RawEvent, unclaimed: Unclaimed<'_, WeakObject>) -> Self {
         let RawEvent { element, kind } = record;
         let unknown = Subject::Unknown(element);
@@ -116,16 +118,21 @@ impl AsyncEvent {
             Class::Device if record.port().is_some() => (Subject::Device, None),
             Class::Port => (record.port().map_or(unknown, Subject::Port), None),
             Class::Device | Class::Unknown => (unknown, None),
-            class @ (Class::Cq | Class::Qp | Class::Srq | Class::Wq) => match unclaimed.look_up() {
-                Found::Live { token, object, ack } if object.class() == class => {
-                    match object.upgrade() {
-                        Some(live) => (live, Some(ack)),
-                        None => (Subject::Gone(token), None),
+            class @ (Class::Cq | Class::Qp | Class::Srq | Class::Wq) => {
+                let reach = |token, object: &WeakObject| match object.class() == class {
+                    true => object.upgrade().unwrap_or(Subject::Gone(token)),
+                    false => Subject::Unknown(element),
+                };
+                match unclaimed.reach(reach) {
+                    // Acked here, if there is nobody to do it later.
+                    Found::Live(missed @ (Subject::Gone(_) | Subject::Unknown(_)), _) => {
+                        (missed, None)
                     }
+                    Found::Live(live, ack) => (live, Some(ack)),
+                    Found::Gone(token) => (Subject::Gone(token), None),
+                    Found::Unknown => (unknown, None),
                 }
-                Found::Gone(token) => (Subject::Gone(token), None),
-                Found::Live { .. } | Found::Unknown => (unknown, None),
-            },
+            }
         };
         Self {
             kind,

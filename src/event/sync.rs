@@ -1,7 +1,7 @@
 //! Locks as the ledger uses them, the gate of an object and the bell of a queue: the standard
 //! library's, or loom's when they are modelled.
 //!
-//! A poisoned lock is taken as it is: nothing of ours panics while it holds one half-changed, and
+//! No account is kept of panics: nothing of ours panics while it holds a lock half-changed, and
 //! a panic elsewhere must not keep an event from being acked.
 
 #[cfg(all(test, uverbs_loom))]
@@ -17,6 +17,25 @@ pub(crate) use self::source::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 
+/// A lock around some tens of instructions.
+#[cfg(not(all(test, uverbs_loom)))]
+pub(super) use uverbs_providers::lock::Lock;
+
+/// The same, as loom sees it.
+#[cfg(all(test, uverbs_loom))]
+pub(super) struct Lock<T>(Mutex<T>);
+
+#[cfg(all(test, uverbs_loom))]
+impl<T> Lock<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut lock(&self.0))
+    }
+}
+
 /// Takes a lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,16 +46,47 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a notification, at most so long. Whether there was one is for the caller to see.
-pub(super) fn wait_timeout<'a, T>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    timeout: Duration,
-) -> MutexGuard<'a, T> {
-    condvar
-        .wait_timeout(guard, timeout)
-        .unwrap_or_else(PoisonError::into_inner)
-        .0
+/// Where threads sleep until something has changed that is under a [`Lock`]. Whoever means to sleep
+/// [listens](Self::listen) while it holds the lock; whoever has changed something rings without it.
+pub(super) struct Alarm {
+    rung: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        Self {
+            rung: Mutex::new(0),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// How often it has been rung; to be given to [`sleep`](Self::sleep).
+    pub(super) fn listen(&self) -> u64 {
+        *lock(&self.rung)
+    }
+
+    /// Until it has been rung since, or, if there is a limit, at most so long: the caller looks.
+    pub(super) fn sleep(&self, since: u64, limit: Option<Duration>) {
+        let mut rung = lock(&self.rung);
+        while *rung == since {
+            if let Some(limit) = limit {
+                let woken = self.changed.wait_timeout(rung, limit);
+                drop(woken.unwrap_or_else(PoisonError::into_inner));
+                return;
+            }
+            rung = wait(&self.changed, rung);
+        }
+    }
+
+    /// Wakes everyone who has listened.
+    #[cold]
+    pub(super) fn ring(&self) {
+        let mut rung = lock(&self.rung);
+        *rung = rung.wrapping_add(1);
+        drop(rung);
+        self.changed.notify_all();
+    }
 }
 
 /// A fault that a model puts in on purpose, to see that it would be noticed.

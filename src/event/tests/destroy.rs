@@ -295,7 +295,9 @@ fn events_and_destroys_from_all_sides_add_up() {
         thread::scope(|scope| {
             for _ in 0..read {
                 scope.spawn(|| match ledger.unclaimed(element).look_up() {
-                    Found::Live { object, ack, .. } => drop(Held::new(object.upgrade(), Some(ack))),
+                    Found::Live((_, object), ack) => {
+                        drop(Held::new(object.upgrade(), Some(ack)));
+                    }
                     Found::Gone(token) => assert_eq!(token.as_raw(), element),
                     Found::Unknown => panic!("known"),
                 });

@@ -83,13 +83,13 @@ fn a_child_drops_an_object_though_the_parent_was_in_the_ledger() {
     let rig = Rig::new();
     let (_object, registration) = rig.object(Class::Qp);
     let mut registration = Some(registration);
-    let locked = rig.source.ledger().lock_for_test();
     // In the child nobody will ever unlock it.
-    let right = in_child(|| {
-        drop(registration.take());
-        true
+    let right = rig.source.ledger().while_locked(|| {
+        in_child(|| {
+            drop(registration.take());
+            true
+        })
     });
-    drop(locked);
     assert!(right);
     assert!(registration.is_some_and(|registration| registration.counts().outstanding == 0));
 }

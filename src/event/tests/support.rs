@@ -95,7 +95,7 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Looks up a record that must lead to an object.
 pub(super) fn live<O: Clone>(ledger: &Ledger<O>, element: u64) -> (O, Ack<O>) {
     match ledger.unclaimed(element).look_up() {
-        Found::Live { object, ack, .. } => (object, ack),
+        Found::Live((_, object), ack) => (object, ack),
         Found::Gone(token) => panic!("{token:?} is gone"),
         Found::Unknown => panic!("{element:#x} is unknown"),
     }

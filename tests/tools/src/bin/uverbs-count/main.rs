@@ -24,7 +24,7 @@ use std::process::{Command, ExitCode};
 
 use uverbs_tools::count;
 
-use rows::{FORMS, ROUNDS, ROWS};
+use rows::{EVENTS, FORMS, ROUNDS, ROWS};
 
 /// Makes this program the one that is counted.
 const COUNTED: &str = "--counted";
@@ -47,20 +47,23 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some(other) => return Err(format!("unknown argument {other}").into()),
     }
     let counts = count::calls(Command::new(env::current_exe()?).arg(COUNTED))?;
-    let wanted = FORMS.len() * ROWS.len() * ROUNDS;
+    let wanted = (FORMS.len() * ROWS.len() + EVENTS.len()) * ROUNDS;
     if counts.len() != wanted {
         return Err(format!("{} regions came, {wanted} were expected", counts.len()).into());
     }
     let mut rounds = counts.chunks(ROUNDS);
     let mut table = BTreeMap::new();
-    for form in FORMS {
-        for (row, batch) in ROWS {
-            let mut counts = rounds.next().unwrap_or_default().to_vec();
-            counts.sort_unstable();
-            let median = counts.get(counts.len() / 2).copied().unwrap_or_default();
-            // Tenths of an instruction for each work request.
-            table.insert((form, row), median * 10 / batch);
-        }
+    let mut all: Vec<_> = FORMS
+        .iter()
+        .flat_map(|form| ROWS.map(|(row, batch)| (*form, row, batch)))
+        .collect();
+    all.extend(EVENTS.map(|row| ("shared", row, 1)));
+    for (form, row, batch) in all {
+        let mut counts = rounds.next().unwrap_or_default().to_vec();
+        counts.sort_unstable();
+        let median = counts.get(counts.len() / 2).copied().unwrap_or_default();
+        // Tenths of an instruction for each work request.
+        table.insert((form, row), median * 10 / batch);
     }
     let tenths = |n: u64| format!("{}.{}", n / 10, n % 10);
     if argument.is_some() {
@@ -76,9 +79,12 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     println!("| instructions for each work request | exclusive | shared |");
     println!("|---|--:|--:|");
-    for (row, _) in ROWS {
-        let of = |form| table.get(&(form, row)).copied().unwrap_or_default();
-        let (exclusive, shared) = (tenths(of("exclusive")), tenths(of("shared")));
+    for row in ROWS.map(|(row, _)| row).into_iter().chain(EVENTS) {
+        let of = |form| match table.get(&(form, row)) {
+            Some(count) => tenths(*count),
+            None => String::new(),
+        };
+        let (exclusive, shared) = (of("exclusive"), of("shared"));
         println!("| `{row}` | {exclusive} | {shared} |");
     }
     Ok(())

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use uverbs::abi::Kernel;
 use uverbs::fake::Fabric;
-use uverbs::{AccessFlags, ConnectOptions, Context, PathOptions, Rc, RecvWr, SendWr, Wc};
+use uverbs::{
+    AccessFlags, Arm, AsyncEventKind, ConnectOptions, Context, PathOptions, Rc, RecvWr, SendWr,
+    Subject, Wc,
+};
 use uverbs_tools::count::{mark, trace_me};
 use uverbs_tools::quiet::Quiet;
 
@@ -37,6 +40,9 @@ pub(crate) const ROWS: [(&str, u64); 8] = [
     ("poll_16", 16),
     ("poll_empty", 1),
 ];
+
+/// Rows that have no form of one owner: an event is read, looked up, and acked.
+pub(crate) const EVENTS: [&str; 2] = ["async_event", "completion_event"];
 
 /// Regions for each row.
 pub(crate) const ROUNDS: usize = 9;
@@ -134,5 +140,48 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         form!(sends, recvs, polls);
     }
     form!(qp, qp, cq);
+    events(&fabric)
+}
+
+/// Events of a device of their own, which come through pipes here and are read as the kernel's are.
+fn events(fabric: &Fabric) -> Result<(), Box<dyn Error>> {
+    let device = fabric.add_device("rxe1");
+    let context = device.open()?;
+    let pd = context.alloc_pd()?;
+    let srqs: Vec<_> = (0..9)
+        .map(|_| pd.create_srq(4).build())
+        .collect::<Result<_, _>>()?;
+    let srq = srqs.get(4).ok_or("there is no shared receive queue")?;
+    let events = context.events();
+    let raise = || assert!(device.raise_srq(srq, AsyncEventKind::SrqLimitReached));
+    raise();
+    rounds(
+        || match black_box(&events).try_next() {
+            Ok(Some(event)) => matches!(event.subject(), Subject::Srq(told) if told == srq),
+            _ => false,
+        },
+        raise,
+    );
+    let channel = context.create_completion_channel()?;
+    let cq = context.create_cq(64).channel(&channel, 0).build()?;
+    let qp = pd.create_qp::<Rc>(&cq, &cq).max_send_wr(60).build()?;
+    let local = qp.prepare(&PathOptions::default())?;
+    qp.connect(&local, &local, &ConnectOptions::default())?;
+    let memory = pd.allocate(64, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+    let (sges, remote) = ([memory.slice(..8)?], memory.remote(8)?);
+    let complete = || {
+        let write = [SendWr::write(1, &sges, remote).signaled()];
+        let mut room = [Wc::default(); 1];
+        assert!(cq.arm(Arm::Next).is_ok() && qp.post_send(&write).is_ok());
+        assert!(cq.poll(&mut room).is_ok_and(|found| found.len() == 1));
+    };
+    complete();
+    rounds(
+        || {
+            let event = black_box(&channel).try_next();
+            event.is_ok_and(|event| event.is_some_and(|event| *event.cq() == cq))
+        },
+        complete,
+    );
     Ok(())
 }
