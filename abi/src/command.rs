@@ -76,6 +76,7 @@ pub struct Command<'a> {
 
 impl<'a> Command<'a> {
     /// Starts a command; `name` is what errors call it.
+    #[inline]
     #[must_use]
     pub fn new(name: &'static str, object: u16, method: u16) -> Self {
         Self {
@@ -89,6 +90,7 @@ impl<'a> Command<'a> {
     }
 
     /// Starts a command of the `write()` family, carried by the ioctl method INVOKE_WRITE.
+    #[inline]
     #[must_use]
     pub fn invoke_write(name: &'static str, number: u32) -> Self {
         Self::new(name, object::DEVICE, method::device::INVOKE_WRITE)
@@ -96,6 +98,7 @@ impl<'a> Command<'a> {
     }
 
     /// Adds the request and the response of a `write()` command.
+    #[inline]
     #[must_use]
     pub fn core<Req, Resp>(self, request: &'a Req, response: &'a mut Resp) -> Self
     where
@@ -107,12 +110,14 @@ impl<'a> Command<'a> {
     }
 
     /// Adds the request of a `write()` command that has no response.
+    #[inline]
     #[must_use]
     pub fn core_in<Req: IntoBytes + Immutable>(self, request: &'a Req) -> Self {
         self.input_bytes(attr::invoke_write::CORE_IN, request.as_bytes())
     }
 
     /// Passes a value of the attribute's own type.
+    #[inline]
     #[must_use]
     pub fn input<T>(self, attr: Attr<In<T>>, value: &'a T) -> Self
     where
@@ -122,12 +127,14 @@ impl<'a> Command<'a> {
     }
 
     /// Passes bytes whose length the attribute leaves open.
+    #[inline]
     #[must_use]
     pub fn input_bytes(self, attr: Attr<InBytes>, bytes: &'a [u8]) -> Self {
         self.push_bytes(attr.id(), bytes)
     }
 
     /// Passes a number of the attribute's fixed set.
+    #[inline]
     #[must_use]
     pub fn constant(self, attr: Attr<Const>, value: u64) -> Self {
         self.push(
@@ -140,6 +147,7 @@ impl<'a> Command<'a> {
     }
 
     /// Passes a set of flags; the kernel refuses bits that it does not know.
+    #[inline]
     #[must_use]
     pub fn flags(self, attr: Attr<Flags>, bits: u32) -> Self {
         let mut data = [0; 8];
@@ -150,36 +158,42 @@ impl<'a> Command<'a> {
     }
 
     /// Names an existing object.
+    #[inline]
     #[must_use]
     pub fn object(self, attr: Attr<Object>, handle: u32) -> Self {
         self.push(attr.id(), Value::Object(handle))
     }
 
     /// Asks for a new object; its handle is in the [`Reply`].
+    #[inline]
     #[must_use]
     pub fn new_object(self, attr: Attr<NewObject>) -> Self {
         self.push(attr.id(), Value::NewObject(None))
     }
 
     /// Passes an existing descriptor.
+    #[inline]
     #[must_use]
     pub fn fd(self, attr: Attr<Fd>, fd: BorrowedFd<'a>) -> Self {
         self.push(attr.id(), Value::Fd(fd))
     }
 
     /// Asks for a new descriptor; it is in the [`Reply`].
+    #[inline]
     #[must_use]
     pub fn new_fd(self, attr: Attr<NewFd>) -> Self {
         self.push(attr.id(), Value::NewFd(None))
     }
 
     /// Asks for a new descriptor whose number is the whole response of a `write()` command.
+    #[inline]
     #[must_use]
     pub fn new_fd_in_reply(self, attr: Attr<OutBytes>) -> Self {
         self.push(attr.id(), Value::NewFdInReply(None))
     }
 
     /// Receives a value of the attribute's own type.
+    #[inline]
     #[must_use]
     pub fn output<T>(self, attr: Attr<Out<T>>, value: &'a mut T) -> Self
     where
@@ -189,12 +203,14 @@ impl<'a> Command<'a> {
     }
 
     /// Receives bytes whose length the attribute leaves open.
+    #[inline]
     #[must_use]
     pub fn output_bytes(self, attr: Attr<OutBytes>, bytes: &'a mut [u8]) -> Self {
         self.push(attr.id(), Value::Out(bytes))
     }
 
     /// Marks the attribute added last as one that an older kernel may ignore.
+    #[inline]
     #[must_use]
     pub fn optional(mut self) -> Self {
         if let Some(Some(entry)) = self.entries.get_mut(self.len.wrapping_sub(1)) {
@@ -204,6 +220,7 @@ impl<'a> Command<'a> {
     }
 
     /// Lets a provider add its own part.
+    #[inline]
     #[must_use]
     pub fn with(self, append: impl FnOnce(Self) -> Self) -> Self {
         append(self)
@@ -229,12 +246,12 @@ impl<'a> Command<'a> {
 
     /// Its attributes, in the order in which they were added.
     pub fn entries(&self) -> impl Iterator<Item = &Entry<'a>> {
-        self.entries.iter().flatten()
+        self.entries.iter().take(self.len).flatten()
     }
 
     /// Its attributes, for whoever carries the command out.
     pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry<'a>> {
-        self.entries.iter_mut().flatten()
+        self.entries.iter_mut().take(self.len).flatten()
     }
 
     /// Whether it was built without a mistake.
@@ -253,33 +270,36 @@ impl<'a> Command<'a> {
     /// # Errors
     /// [`Cause::BadReply`] if a mandatory output was left unwritten. What the command created is
     /// then given up: a descriptor is closed, a handle goes when the file is closed.
-    pub fn into_reply(self) -> Result<Reply, CommandError> {
-        let error = |what| CommandError {
-            command: self.name,
-            cause: Cause::BadReply(what),
-        };
+    pub fn into_reply(mut self) -> Result<Reply, CommandError> {
+        self.take_reply()
+    }
+
+    /// As [`into_reply`](Self::into_reply), for whoever has the command only lent.
+    pub(crate) fn take_reply(&mut self) -> Result<Reply, CommandError> {
+        let command = self.name;
         let mut reply = Reply {
-            command: self.name,
+            command,
             object: None,
             fd: None,
         };
         let mut missing = false;
-        for entry in self.entries.into_iter().flatten() {
-            match entry.value {
+        for entry in self.entries_mut() {
+            match &mut entry.value {
                 Value::NewObject(handle) => {
-                    reply.object = handle;
+                    reply.object = *handle;
                     missing |= handle.is_none();
                 }
                 Value::NewFd(fd) | Value::NewFdInReply(fd) => {
                     missing |= fd.is_none();
-                    reply.fd = fd;
+                    reply.fd = fd.take();
                 }
                 Value::Out(_) => missing |= entry.mandatory && !entry.answered,
                 Value::Inline { .. } | Value::In(_) | Value::Object(_) | Value::Fd(_) => {}
             }
         }
         if missing {
-            Err(error("an output was not written"))
+            let cause = Cause::BadReply("an output was not written");
+            Err(CommandError { command, cause })
         } else {
             Ok(reply)
         }
@@ -292,6 +312,7 @@ impl<'a> Command<'a> {
         }
     }
 
+    #[inline]
     fn push_bytes(self, id: u16, bytes: &'a [u8]) -> Self {
         let mut data = [0; 8];
         match (data.get_mut(..bytes.len()), u16::try_from(bytes.len())) {
@@ -303,7 +324,15 @@ impl<'a> Command<'a> {
         }
     }
 
+    // A command is some hundred bytes: what is inlined here keeps it from being moved with each
+    // attribute.
+    #[inline]
     fn push(mut self, id: u16, value: Value<'a>) -> Self {
+        self.add(id, value);
+        self
+    }
+
+    fn add(&mut self, id: u16, value: Value<'a>) {
         let too_long = match &value {
             Value::In(bytes) => bytes.len() > usize::from(u16::MAX),
             Value::Out(bytes) => bytes.len() > usize::from(u16::MAX),
@@ -326,7 +355,6 @@ impl<'a> Command<'a> {
             self.fault
                 .get_or_insert("more attributes than a command can carry");
         }
-        self
     }
 }
 

@@ -237,30 +237,32 @@ impl Session {
     /// # Errors
     /// Whatever stood in the way. `EIO` is asked about once more with a harmless query; if that too
     /// says `EIO`, the device counts as removed from then on.
-    pub fn run(&self, command: Command<'_>) -> Result<Reply, CommandError> {
+    #[inline]
+    pub fn run(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
         self.check(command.name())?;
-        self.run_unchecked(command)
+        self.run_unchecked(&mut command)
     }
 
     /// Runs a command that the kernel also answers after the device is gone: a destroy.
     ///
     /// # Errors
     /// As [`run`](Self::run), but for a removed device the kernel itself is asked.
-    pub fn run_destroy(&self, command: Command<'_>) -> Result<Reply, CommandError> {
+    #[inline]
+    pub fn run_destroy(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
         if !self.is_ours() {
             return Err(CommandError {
                 command: command.name(),
                 cause: Cause::ForeignProcess,
             });
         }
-        self.run_unchecked(command)
+        self.run_unchecked(&mut command)
     }
 
-    fn run_unchecked(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
+    fn run_unchecked(&self, command: &mut Command<'_>) -> Result<Reply, CommandError> {
         let name = command.name();
         command.check()?;
-        match self.kernel.ioctl(self.driver, &mut command) {
-            Ok(()) => command.into_reply(),
+        match self.kernel.ioctl(self.driver, command) {
+            Ok(()) => command.take_reply(),
             Err(Errno::EIO) if self.confirm_gone() => Err(CommandError {
                 command: name,
                 cause: Cause::DeviceGone,
