@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::layout::ids::{attr, method, object};
 use uverbs_abi::layout::verbs as raw;
+use uverbs_abi::netlink::Client;
 use uverbs_abi::{Cause, Command, CommandError, Errno, IoctlOnly, Kernel, Session};
 use uverbs_providers::contract::Provider;
 use uverbs_providers::error::CloseError;
@@ -18,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::attr::{DeviceAttr, PortAttr};
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
-use crate::device::{Device, Discovery, OpenFile};
+use crate::device::{Device, Discovery, OpenFile, Wire, other_abi};
 use crate::error::{AllocPdError, CreateError, Holder, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
@@ -58,6 +59,8 @@ struct ContextInner {
 
 /// The most entries of a GID table that one query can carry (an attribute holds 65,535 bytes).
 const MAX_GIDS: usize = 2047;
+/// What most tables have at most.
+const USUAL_GIDS: usize = 64;
 
 impl Context {
     /// Opens the device with this name.
@@ -68,8 +71,13 @@ impl Context {
         Discovery::system().open(name)
     }
 
-    pub(crate) fn open_device(device: &Device, options: &OpenOptions) -> Result<Self, OpenError> {
-        let file = OpenFile::open(device)?;
+    /// `told_by` is the socket that has just told of the device, by its name.
+    pub(crate) fn open_device(
+        device: &Device,
+        told_by: Option<Client<Wire>>,
+        options: &OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let file = OpenFile::open(device, told_by)?;
         let kernel: Arc<dyn Kernel> = if options.wants_ioctl_only() {
             Arc::new(IoctlOnly(file.kernel))
         } else {
@@ -124,26 +132,48 @@ impl Context {
         name: &str,
         node: &Path,
         driver_abi: u32,
-        provider: impl FnOnce(DriverId) -> Option<&'static dyn Provider>,
+        provider: impl Fn(DriverId) -> Option<&'static dyn Provider>,
     ) -> Result<Self, OpenError> {
         let command = |source| OpenError::Command {
             device: name.to_owned(),
             source,
         };
-        let driver = verbs::context::probe_driver(&*kernel, uverbs_providers::built_in())
-            .map_err(command)?;
-        let provider =
-            provider(driver).filter(|provider| provider.driver_abis().contains(&driver_abi));
-        let session = Arc::new(Session::new(kernel, driver.to_raw()));
-        // A driver without a provider here may insist on saying something of itself (siw does):
-        // it gets room for that, and nobody reads it.
-        let mut unread = [0; 128];
-        let room = if provider.is_some() {
-            &mut [][..]
-        } else {
-            &mut unread[..]
+        let first = |source| match device.as_ref().and_then(other_abi) {
+            Some(explained) => explained,
+            None => command(source),
         };
-        let context = verbs::context::get_context(&session, room).map_err(command)?;
+        let probe =
+            || verbs::context::probe_driver(&*kernel, uverbs_providers::built_in()).map_err(first);
+        let provider = |driver| {
+            provider(driver).filter(|provider| provider.driver_abis().contains(&driver_abi))
+        };
+        let start = |driver: DriverId| {
+            let session = Arc::new(Session::new(Arc::clone(&kernel), driver.to_raw()));
+            // A driver without a provider here may insist on saying something of itself (siw does):
+            // it gets room for that, and nobody reads it.
+            let mut unread = [0; 128];
+            let room = match provider(driver) {
+                Some(_) => &mut [][..],
+                None => &mut unread[..],
+            };
+            let context = verbs::context::get_context(&session, room)?;
+            Ok::<_, CommandError>((session, context))
+        };
+        let told = device.as_ref().and_then(Device::driver);
+        let (driver, started) = match told.map(|driver| (driver, start(driver))) {
+            // Not the driver's number, perhaps. The file itself knows.
+            Some((_, Err(error))) if error.errno() == Some(Errno::EINVAL) => {
+                let driver = probe()?;
+                (driver, start(driver))
+            }
+            Some(started) => started,
+            None => {
+                let driver = probe()?;
+                (driver, start(driver))
+            }
+        };
+        let (session, context) = started.map_err(first)?;
+        let provider = provider(driver);
         let events = verbs::context::alloc_async_events(&session).map_err(command)?;
         let events = EventSource::new(events, Arc::clone(session.status()))
             .map(Arc::new)
@@ -272,32 +302,43 @@ impl Context {
     /// [`QueryError`].
     #[doc(alias = "ibv_query_gid_table")]
     pub fn gids(&self, port: u8) -> Result<Vec<GidEntry>, QueryError> {
-        let mut room = 64;
+        let found: Vec<_> = self.with_gid_table(|entries| {
+            let here = |entry: &GidEntry| entry.port == u32::from(port);
+            entries.iter().map(gid_entry).filter(here).collect()
+        })?;
+        if found.is_empty() {
+            // No entry, or no such port? Here the kernel says which.
+            self.query_port(port)?;
+        }
+        Ok(found)
+    }
+
+    /// Hands the filled entries of all ports' GID tables to `look`. Most tables fit on the stack.
+    fn with_gid_table<T>(
+        &self,
+        look: impl FnOnce(&[raw::ib_uverbs_gid_entry]) -> T,
+    ) -> Result<T, CommandError> {
+        let mut room = [raw::ib_uverbs_gid_entry::default(); USUAL_GIDS];
+        let mut more = Vec::new();
+        let mut entries = &mut room[..];
         loop {
-            match self.gid_table(room) {
+            match self.gid_table(entries) {
                 // The table has more entries than there was room for.
                 Err(CommandError {
                     cause: Cause::Errno(Errno::EINVAL),
                     ..
-                }) if room < MAX_GIDS => {
-                    room = (room * 4).min(MAX_GIDS);
+                }) if entries.len() < MAX_GIDS => {
+                    let len = (entries.len() * 4).min(MAX_GIDS);
+                    more.resize(len, raw::ib_uverbs_gid_entry::default());
+                    entries = &mut more[..];
                 }
-                Err(error) => return Err(error.into()),
-                Ok(entries) => {
-                    let here = |entry: &GidEntry| entry.port == u32::from(port);
-                    let found: Vec<_> = entries.iter().map(gid_entry).filter(here).collect();
-                    if found.is_empty() {
-                        // No entry, or no such port? Here the kernel says which.
-                        self.query_port(port)?;
-                    }
-                    return Ok(found);
-                }
+                Err(error) => return Err(error),
+                Ok(count) => return Ok(look(entries.get(..count).unwrap_or(entries))),
             }
         }
     }
 
-    fn gid_table(&self, room: usize) -> Result<Vec<raw::ib_uverbs_gid_entry>, CommandError> {
-        let mut entries = vec![raw::ib_uverbs_gid_entry::default(); room];
+    fn gid_table(&self, entries: &mut [raw::ib_uverbs_gid_entry]) -> Result<usize, CommandError> {
         let mut count = 0u64;
         let command = Command::new(
             "QUERY_GID_TABLE",
@@ -312,8 +353,7 @@ impl Context {
         .output_bytes(attr::query_gid_table::RESP_ENTRIES, entries.as_mut_bytes())
         .output(attr::query_gid_table::RESP_NUM_ENTRIES, &mut count);
         self.session().run(command)?;
-        entries.truncate(usize::try_from(count).unwrap_or(usize::MAX));
-        Ok(entries)
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// The entry of a port's GID table with which a peer is best reached: global before link-local,

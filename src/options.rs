@@ -57,7 +57,7 @@ impl OpenOptions {
     /// # Errors
     /// [`OpenError`], with what to do about it.
     pub fn open_device(&self, device: &Device) -> Result<Context, OpenError> {
-        Context::open_device(device, self)
+        Context::open_device(device, None, self)
     }
 
     /// What was asked for here or in the environment.

@@ -145,6 +145,64 @@ fn a_list_that_changed_is_asked_for_again_and_not_for_ever() {
     );
 }
 
+/// Loses the first answer of each request.
+struct Forgetful {
+    sent: u32,
+    answer: Vec<u8>,
+}
+
+impl Transport for Forgetful {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let (header, _) = nlmsghdr::read_from_prefix(message).unwrap();
+        self.sent += 1;
+        self.answer = message_of(header.nlmsg_seq);
+        Ok(())
+    }
+
+    fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()> {
+        if self.sent == 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        *datagram = std::mem::take(&mut self.answer);
+        Ok(())
+    }
+}
+
+fn message_of(seq: u32) -> Vec<u8> {
+    message(seq, 20, 0, b"data")
+}
+
+#[test]
+fn a_question_whose_answer_was_lost_is_asked_again_and_an_order_is_not() {
+    let forgetful = || {
+        let (sent, answer) = (0, Vec::new());
+        Client::new(Forgetful { sent, answer })
+    };
+    let answer = forgetful().ask(&Message::new(20, 0)).unwrap();
+    assert_eq!(answer.payloads, [b"data"]);
+    let error = forgetful().ask(&Message::new(20, NLM_F_ACK)).unwrap_err();
+    assert!(matches!(error, NetlinkError::Io(e) if e.kind() == io::ErrorKind::Interrupted));
+}
+
+/// Whether it is there hangs on no machine: the loopback device, told of by more bytes than the socket
+/// has room for at first.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no netlink")]
+fn room_grows_with_the_datagrams() {
+    const RTM_GETLINK: u16 = 18;
+    let mut client = Client::open(uverbs_abi::netlink::Protocol::Route).unwrap();
+    for _ in 0..2 {
+        let request = Message::new(RTM_GETLINK, NLM_F_DUMP).body(&[0; 16]);
+        let answer = client.ask(&request).unwrap();
+        let names = answer.payloads.iter().filter(|payload| {
+            let attrs = payload.get(16..).unwrap_or_default();
+            attributes(attrs).any(|(kind, value)| kind == 3 && value == b"lo\0")
+        });
+        assert_eq!(names.count(), 1);
+        assert!(answer.payloads.iter().map(Vec::len).sum::<usize>() > 1024);
+    }
+}
+
 #[test]
 fn a_refusal_keeps_its_number_and_its_reason() {
     let reason = payload(

@@ -19,6 +19,32 @@ const TRIES: u32 = 5;
 
 type Connect = dyn Fn() -> io::Result<Box<dyn Transport>> + Send + Sync;
 
+/// The system's netlink, or a test's.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives on the stack while a device is looked for, which saves an allocation"
+)]
+pub(crate) enum Wire {
+    System(Socket),
+    Other(Box<dyn Transport>),
+}
+
+impl Transport for Wire {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        match self {
+            Self::System(socket) => socket.send(message),
+            Self::Other(other) => other.send(message),
+        }
+    }
+
+    fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::System(socket) => socket.receive(datagram),
+            Self::Other(other) => other.receive(datagram),
+        }
+    }
+}
+
 /// Where devices are looked for. A seam for tests: programs call [`devices`](super::devices) and
 /// [`Context::open`].
 #[derive(Clone)]
@@ -28,14 +54,15 @@ pub struct Discovery {
 
 struct Inner {
     root: PathBuf,
-    connect: Box<Connect>,
+    /// `None`: the system's.
+    connect: Option<Box<Connect>>,
 }
 
 impl Discovery {
     /// The running system's.
     #[must_use]
     pub fn system() -> Self {
-        Self::with_netlink("/", || Ok(Box::new(Socket::open(Protocol::Rdma)?)))
+        Self::new("/".into(), None)
     }
 
     /// `sys` and `dev` under a folder, and netlink closed.
@@ -52,11 +79,12 @@ impl Discovery {
         root: impl Into<PathBuf>,
         connect: impl Fn() -> io::Result<Box<dyn Transport>> + Send + Sync + 'static,
     ) -> Self {
+        Self::new(root.into(), Some(Box::new(connect)))
+    }
+
+    fn new(root: PathBuf, connect: Option<Box<Connect>>) -> Self {
         Self {
-            inner: Arc::new(Inner {
-                root: root.into(),
-                connect: Box::new(connect),
-            }),
+            inner: Arc::new(Inner { root, connect }),
         }
     }
 
@@ -84,23 +112,36 @@ impl Discovery {
         let mut tries = 0;
         loop {
             tries += 1;
-            let listing = Listing::read(self)?;
-            let Some(device) = listing.devices.iter().find(|device| device.name == name) else {
-                return Err(OpenError::NoSuchDevice {
-                    name: name.to_owned(),
-                    hints: listing.hints_for(name, self),
-                    present: listing
-                        .devices
-                        .into_iter()
-                        .map(|device| device.name)
-                        .collect(),
-                });
+            let (device, told_by) = match netlink::named(self, name) {
+                Ok(Some((device, client))) => (device, Some(client)),
+                // Not seen, or netlink is closed: the whole list says what there is.
+                _ => (self.listed(name)?, None),
             };
-            match Context::open_device(device, options) {
+            match Context::open_device(&device, told_by, options) {
                 // It may have been removed and added again: by its name it is looked for again.
                 Err(error) if error.is_replaced() && tries < TRIES => {}
                 result => return result,
             }
+        }
+    }
+
+    fn listed(&self, name: &str) -> Result<Device, OpenError> {
+        let mut listing = Listing::read(self)?;
+        match listing
+            .devices
+            .iter()
+            .position(|device| device.name == name)
+        {
+            Some(place) => Ok(listing.devices.swap_remove(place)),
+            None => Err(OpenError::NoSuchDevice {
+                name: name.to_owned(),
+                hints: listing.hints_for(name, self),
+                present: listing
+                    .devices
+                    .into_iter()
+                    .map(|device| device.name)
+                    .collect(),
+            }),
         }
     }
 
@@ -122,8 +163,11 @@ impl Discovery {
         }
     }
 
-    pub(super) fn netlink(&self) -> Result<Client<Box<dyn Transport>>, NetlinkError> {
-        Ok(Client::new((self.inner.connect)()?))
+    pub(super) fn netlink(&self) -> Result<Client<Wire>, NetlinkError> {
+        Ok(Client::new(match &self.inner.connect {
+            None => Wire::System(Socket::open(Protocol::Rdma)?),
+            Some(connect) => Wire::Other(connect()?),
+        }))
     }
 
     pub(super) fn sys(&self, path: &str) -> PathBuf {

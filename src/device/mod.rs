@@ -14,12 +14,14 @@ mod opening;
 mod sysfs;
 
 pub use discovery::Discovery;
+pub(crate) use discovery::Wire;
 pub use kind::{NetnsMode, NodeType};
-pub(crate) use opening::OpenFile;
+pub(crate) use opening::{OpenFile, other_abi};
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use uverbs_abi::layout::driver::DriverId;
 
@@ -40,7 +42,8 @@ pub struct Device {
     name: String,
     uverbs: String,
     number: u64,
-    node: PathBuf,
+    /// Where its node was found, once somebody has asked.
+    node: OnceLock<PathBuf>,
     driver_abi: u32,
     driver: Option<DriverId>,
     node_type: Option<NodeType>,
@@ -110,11 +113,13 @@ impl Device {
         &self.uverbs
     }
 
-    /// Its device node: under the kernel's name in `/dev/infiniband`, or else the one that was
-    /// found to have its device number; if there is none, where it should be.
+    /// Its device node: under the kernel's name in `/dev/infiniband`, or else the one that is found to
+    /// have its device number; if there is none, where it should be. It is looked for when this is
+    /// first called.
     #[must_use]
     pub fn node(&self) -> &Path {
-        &self.node
+        let find = || node::find(&self.discovery, &self.uverbs, self.number).path();
+        self.node.get_or_init(find)
     }
 
     /// The version of the driver's own part of the ABI.
@@ -187,7 +192,7 @@ impl Device {
     /// if another has its name or its node by now.
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context, OpenError> {
-        Context::open_device(self, &OpenOptions::new())
+        Context::open_device(self, None, &OpenOptions::new())
     }
 }
 
@@ -202,7 +207,6 @@ impl PartialEq for Device {
         all(self) == all(other)
             && self.name == other.name
             && self.uverbs == other.uverbs
-            && self.node == other.node
             && self.fw_version == other.fw_version
     }
 }
@@ -216,7 +220,7 @@ impl fmt::Debug for Device {
             .field("name", &self.name)
             .field("uverbs", &self.uverbs)
             .field("device_number", &format_args!("{major}:{minor}"))
-            .field("node", &self.node)
+            .field("node", &self.node())
             .field("driver", &self.driver)
             .field("driver_abi", &self.driver_abi)
             .field("mark", &self.mark)

@@ -3,13 +3,16 @@
 //! Ground truth: `uverbs_abi::netlink::nldev`. Must never make one device of two: everything asked
 //! after the list is asked by the device's number, which no other device gets.
 
-use uverbs_abi::layout::driver::DriverId;
-use uverbs_abi::netlink::NetlinkError;
-use uverbs_abi::netlink::nldev::{self, Chardev, Found};
+use std::sync::OnceLock;
 
+use uverbs_abi::layout::driver::DriverId;
+use uverbs_abi::netlink::nldev::{self, Chardev, Found};
+use uverbs_abi::netlink::{Client, NetlinkError};
+
+use super::discovery::Wire;
 use super::kind::{NetnsMode, NodeType};
 use super::listing::Listing;
-use super::{Device, Discovery, Mark, node};
+use super::{Device, Discovery, Mark};
 
 /// Fills the listing, or says why it cannot.
 pub(super) fn list(discovery: &Discovery, listing: &mut Listing) -> Result<(), NetlinkError> {
@@ -25,11 +28,27 @@ pub(super) fn list(discovery: &Discovery, listing: &mut Listing) -> Result<(), N
     Ok(())
 }
 
+/// The device that has this name now, and the socket that told of it. `None` if it was not seen:
+/// a look at the whole list may find it yet.
+pub(super) fn named(
+    discovery: &Discovery,
+    name: &str,
+) -> Result<Option<(Device, Client<Wire>)>, NetlinkError> {
+    let mut client = discovery.netlink()?;
+    let Some(found) = nldev::seen(&mut client, name)? else {
+        return Ok(None);
+    };
+    Ok(match nldev::chardev(&mut client, found.index)? {
+        Found::Chardev(chardev) => Some((device(discovery, found, chardev), client)),
+        Found::NoUverbs | Found::NoDevice => None,
+    })
+}
+
 fn device(discovery: &Discovery, found: nldev::Device, chardev: Chardev) -> Device {
     let number = libc::makedev(chardev.major, chardev.minor);
     Device {
         name: found.name,
-        node: node::find(discovery, &chardev.name, number).path(),
+        node: OnceLock::new(),
         uverbs: chardev.name,
         number,
         driver_abi: chardev.abi,
@@ -67,8 +86,17 @@ pub(super) fn confirm(
     let Some(device) = nldev::device(&mut client, index)? else {
         return Ok(None);
     };
-    Ok(match nldev::chardev(&mut client, index)? {
-        Found::Chardev(now) if libc::makedev(now.major, now.minor) == number => Some(device.name),
-        _ => None,
+    Ok(has_number(&mut client, index, number)?.then_some(device.name))
+}
+
+/// Whether the device is still there, and its node has this number.
+pub(super) fn has_number(
+    client: &mut Client<Wire>,
+    index: u32,
+    number: u64,
+) -> Result<bool, NetlinkError> {
+    Ok(match nldev::chardev(client, index)? {
+        Found::Chardev(now) => libc::makedev(now.major, now.minor) == number,
+        Found::NoUverbs | Found::NoDevice => false,
     })
 }

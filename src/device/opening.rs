@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use uverbs_abi::netlink::Client;
 use uverbs_abi::sys::UverbsFd;
 
+use super::discovery::Wire;
 use super::kind::NetnsMode;
 use super::node::{self, Node};
 use super::{Device, Mark, UVERBS_ABI, netlink, sysfs};
@@ -31,30 +33,54 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn open(device: &Device) -> Result<Self, OpenError> {
-        let abi = device.discovery.kernel_abi()?;
-        if let Some(found) = abi.filter(|abi| *abi != UVERBS_ABI) {
-            return Err(OpenError::KernelAbi {
-                found,
-                wanted: UVERBS_ABI,
-            });
-        }
-        let path = match find_node(device) {
-            Node::Here(path) => path,
-            other => return Err(no_node(device, other)),
+    /// `told_by` is the socket that has just told of the device, by its name.
+    pub(crate) fn open(device: &Device, told_by: Option<Client<Wire>>) -> Result<Self, OpenError> {
+        // Most often it is there. What is opened in its place, if it is not, is closed again with
+        // nothing done to it.
+        let usual = device.discovery.node(&device.uverbs);
+        let (kernel, node) = match open::node(&usual, device.number()) {
+            Ok(kernel) => (kernel, usual),
+            Err(_) => search(device)?,
         };
-        let kernel = match open::node(&path, device.number()) {
-            Ok(kernel) => kernel,
-            Err(source) => return Err(refused(device, path, source)),
+        let name = match (told_by, device.mark) {
+            (Some(mut client), Mark::Index(index)) => {
+                match netlink::has_number(&mut client, index, device.number) {
+                    Ok(is_same) => is_same.then(|| device.name.clone()),
+                    Err(_) => name_if_same(device),
+                }
+            }
+            _ => name_if_same(device),
         };
-        match name_if_same(device) {
-            Some(name) => Ok(Self {
-                kernel,
-                node: path,
-                name,
-            }),
+        match name {
+            Some(name) => Ok(Self { kernel, node, name }),
             None => Err(replaced(device)),
         }
+    }
+}
+
+/// Opens the node wherever it is.
+fn search(device: &Device) -> Result<(UverbsFd, PathBuf), OpenError> {
+    let path = match find_node(device) {
+        Node::Here(path) => path,
+        other => return Err(no_node(device, other)),
+    };
+    match open::node(&path, device.number()) {
+        Ok(kernel) => Ok((kernel, path)),
+        Err(source) => Err(refused(device, path, source)),
+    }
+}
+
+/// Whether the first command may have been refused since the kernel speaks another uverbs ABI. The
+/// kernel refuses what it does not know, and so it is asked only then.
+pub(crate) fn other_abi(device: &Device) -> Option<OpenError> {
+    match device.discovery.kernel_abi() {
+        Ok(found) => found
+            .filter(|abi| *abi != UVERBS_ABI)
+            .map(|found| OpenError::KernelAbi {
+                found,
+                wanted: UVERBS_ABI,
+            }),
+        Err(odd) => Some(odd),
     }
 }
 

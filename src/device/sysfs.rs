@@ -8,10 +8,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::kind::{NetnsMode, NodeType};
 use super::listing::Listing;
-use super::{Device, Discovery, Mark, node};
+use super::{Device, Discovery, Mark};
 use crate::error::OpenError;
 
 const CLASS: &str = "class/infiniband_verbs";
@@ -128,7 +129,7 @@ fn look(discovery: &Discovery, uverbs: &str, folder: u64) -> Look {
         return Look::Going;
     }
     Look::Whole(Box::new(Device {
-        node: node::find(discovery, uverbs, number).path(),
+        node: OnceLock::new(),
         name,
         uverbs: uverbs.to_owned(),
         number,

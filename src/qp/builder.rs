@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use uverbs_providers::contract::QpSpec;
 use uverbs_providers::types::QpCaps;
@@ -239,6 +240,7 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 send_cq: self.send_cq.clone(),
                 recv_cq: self.recv_cq.clone(),
                 srq: self.srq.cloned(),
+                port: AtomicU8::new(0),
                 pd: self.pd.clone(),
             });
             let object = WeakObject::Qp(WeakQueuePair(Arc::downgrade(&inner)));

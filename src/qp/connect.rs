@@ -328,19 +328,17 @@ impl QueuePair<Rc> {
                 exchanged: remote.qp_num == qp_num,
             });
         }
-        let info = self.query()?;
-        let port = info.port;
-        if let Some(state) = info.state.filter(|state| *state != QpState::Init) {
-            let connected = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd);
-            let peer = (info.dest_qp_num, info.path.global.map(|global| global.dgid));
-            return Err(ConnectError::NotInInit {
-                qp_num: self.qp_num(),
-                state,
-                peer: connected.then_some(peer),
-            });
-        }
+        // The kernel need not be asked for what this handle has brought about.
+        let port = match self.inner.port_if_in(QpState::Init) {
+            Some(port) => port,
+            None => self.port_in_init()?,
+        };
         let query = |source| ConnectError::Port { port, source };
-        let attr = context.query_port(port).map_err(query)?;
+        // A peer without a LID is reached by its GID, whatever the port is.
+        let is_global = remote.lid == 0 || {
+            let attr = context.query_port(port).map_err(query)?;
+            attr.link_layer == LinkLayer::Ethernet || attr.grh_required
+        };
         // The index is looked up now: addresses that come and go move the others.
         let entry = context.find_gid(port, local.gid).map_err(query)?;
         let entry = entry.ok_or(ConnectError::NoGid {
@@ -349,8 +347,6 @@ impl QueuePair<Rc> {
         })?;
         let sgid_index =
             u8::try_from(entry.index).map_err(|_| ConnectError::GidIndex { index: entry.index })?;
-        let is_global =
-            attr.link_layer == LinkLayer::Ethernet || attr.grh_required || remote.lid == 0;
         let global = is_global.then_some(GlobalRoute {
             dgid: remote.gid,
             sgid_index,
@@ -358,7 +354,7 @@ impl QueuePair<Rc> {
             traffic_class: options.traffic_class,
             flow_label: options.flow_label,
         });
-        self.modify(&QpAttr {
+        let to_rtr = self.modify(&QpAttr {
             path: Some(AddressVector {
                 port,
                 global,
@@ -372,7 +368,14 @@ impl QueuePair<Rc> {
             max_dest_rd_atomic: Some(local.max_dest_rd_atomic),
             min_rnr_timer: Some(options.min_rnr_timer),
             ..QpAttr::to_state(QpState::Rtr)
-        })?;
+        });
+        if let Err(refusal) = to_rtr {
+            // Not in INIT any more says more than what was refused for it.
+            return Err(match self.port_in_init() {
+                Err(why @ ConnectError::NotInInit { .. }) => why,
+                _ => refusal.into(),
+            });
+        }
         self.modify(&QpAttr {
             timeout: Some(options.timeout),
             retry_count: Some(options.retry_count),
@@ -382,6 +385,21 @@ impl QueuePair<Rc> {
             ..QpAttr::to_state(QpState::Rts)
         })?;
         Ok(())
+    }
+
+    /// The port, as the kernel has it; fails if the queue pair is not in INIT.
+    fn port_in_init(&self) -> Result<u8, ConnectError> {
+        let info = self.query()?;
+        if let Some(state) = info.state.filter(|state| *state != QpState::Init) {
+            let connected = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+            let peer = (info.dest_qp_num, info.path.global.map(|global| global.dgid));
+            return Err(ConnectError::NotInInit {
+                qp_num: self.qp_num(),
+                state,
+                peer: connected.then_some(peer),
+            });
+        }
+        Ok(info.port)
     }
 }
 

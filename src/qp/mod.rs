@@ -23,6 +23,7 @@ pub use timer::{AckTimeout, RnrTimer};
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -93,6 +94,8 @@ pub(crate) struct QpInner {
     send_cq: CompletionQueue,
     recv_cq: CompletionQueue,
     srq: Option<SharedReceiveQueue>,
+    /// The port that it was given last; 0 before.
+    port: AtomicU8,
     pub(crate) pd: ProtectionDomain,
 }
 
@@ -326,6 +329,7 @@ impl fmt::Debug for AnyQueuePair {
 pub(crate) struct WeakQueuePair(Weak<QpInner>);
 
 impl WeakQueuePair {
+    #[inline]
     pub(crate) fn upgrade(&self) -> Option<AnyQueuePair> {
         self.0.upgrade().map(|inner| AnyQueuePair { inner })
     }

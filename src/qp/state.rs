@@ -4,6 +4,8 @@
 //! with a bare `EINVAL`; here what is missing or superfluous is named first. A queue pair may have gone
 //! to ERR without our knowing, so before "no" is said for good the kernel is asked for the state.
 
+use std::sync::atomic::Ordering;
+
 use uverbs_abi::layout::verbs as raw;
 use uverbs_abi::{Cause, CommandError, Errno, Session};
 use uverbs_providers::types::QpState;
@@ -74,6 +76,15 @@ impl QpInner {
         Ok(info)
     }
 
+    /// The port that it was given, if it is in this state as far as is known here: the kernel may have
+    /// moved it to ERR since.
+    pub(super) fn port_if_in(&self, state: QpState) -> Option<u8> {
+        // Relaxed: whoever brought it into the state in another thread has told this one of it by
+        // means of its own.
+        let port = self.port.load(Ordering::Relaxed);
+        (port != 0 && self.ops.known_state() == state).then_some(port)
+    }
+
     pub(super) fn modify(&self, attr: &QpAttr) -> Result<(), ModifyError> {
         let outcome = self.modify_in_turn(attr);
         if self.session().is_ours() {
@@ -125,6 +136,9 @@ impl QpInner {
             Ok(()) => {
                 if let Some(max_rd_atomic) = attr.max_rd_atomic {
                     self.ops.set_max_rd_atomic(max_rd_atomic);
+                }
+                if let Some(port) = attr.port {
+                    self.port.store(port, Ordering::Relaxed);
                 }
                 match attr.state {
                     Some(state) => self

@@ -32,7 +32,9 @@ pub trait Transport: Send {
     /// Puts the next datagram, whole, into `datagram`.
     ///
     /// # Errors
-    /// What the system said; [`io::ErrorKind::TimedOut`] if nothing comes.
+    /// What the system said; [`io::ErrorKind::TimedOut`] if nothing comes;
+    /// [`io::ErrorKind::Interrupted`] if the answer was lost for want of room, which there is now:
+    /// nothing of it will come, and the request can be sent again.
     fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()>;
 }
 
@@ -67,6 +69,7 @@ pub struct Answer {
 /// How one reading of an answer ended.
 enum End {
     Whole(Answer),
+    /// It was inconsistent, or lost.
     Interrupted,
 }
 
@@ -104,7 +107,13 @@ impl<T: Transport> Client<T> {
         let mut is_interrupted = false;
         let mut received = 0;
         loop {
-            self.transport.receive(&mut self.datagram)?;
+            match self.transport.receive(&mut self.datagram) {
+                // What may have changed something is not done again.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && !wants_ack => {
+                    return Ok(End::Interrupted);
+                }
+                other => other?,
+            }
             received += self.datagram.len();
             if self.datagram.is_empty() || received > MAX_ANSWER {
                 return Err(NetlinkError::Malformed("an answer without an end"));

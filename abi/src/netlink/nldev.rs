@@ -48,24 +48,42 @@ pub struct Chardev {
 /// # Errors
 /// [`NetlinkError`].
 pub fn devices<T: Transport>(client: &mut Client<T>) -> Result<Vec<Device>, NetlinkError> {
-    let request = Message::new(request(RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
     let mut before: Option<Vec<Device>> = None;
     for _ in 0..READINGS {
-        let answer = client.ask(&request)?;
-        let mut devices = Vec::new();
-        for payload in &answer.payloads {
-            devices.push(device_in(payload)?);
-        }
-        devices.sort_by_key(|device| device.index);
-        devices.dedup_by_key(|device| device.index);
+        let (devices, datagrams) = reading(client)?;
         // The kernel goes on by counting devices: if one goes between two datagrams, the next one
         // is left out. It does not say so (no NLM_F_DUMP_INTR here).
-        if answer.datagrams <= 1 || before.as_ref() == Some(&devices) {
+        if datagrams <= 1 || before.as_ref() == Some(&devices) {
             return Ok(devices);
         }
         before = Some(devices);
     }
     Err(NetlinkError::Interrupted)
+}
+
+/// The device that has this name; `None` if it was not seen, which says little: a list may leave out
+/// a device that is there all the while. Those that are in it were there.
+///
+/// # Errors
+/// [`NetlinkError`].
+pub fn seen<T: Transport>(
+    client: &mut Client<T>,
+    name: &str,
+) -> Result<Option<Device>, NetlinkError> {
+    let (devices, _) = reading(client)?;
+    Ok(devices.into_iter().find(|device| device.name == name))
+}
+
+/// The list, read once, and in how many datagrams it came.
+fn reading<T: Transport>(client: &mut Client<T>) -> Result<(Vec<Device>, usize), NetlinkError> {
+    let answer = client.ask(&Message::new(request(RDMA_NLDEV_CMD_GET), NLM_F_DUMP))?;
+    let mut devices = Vec::with_capacity(answer.payloads.len());
+    for payload in &answer.payloads {
+        devices.push(device_in(payload)?);
+    }
+    devices.sort_unstable_by_key(|device| device.index);
+    devices.dedup_by_key(|device| device.index);
+    Ok((devices, answer.datagrams))
 }
 
 /// One device by its number; `None` if there is none of that number here.

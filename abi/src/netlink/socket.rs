@@ -1,25 +1,28 @@
 //! A netlink socket to the kernel.
 //!
-//! Ground truth: `netlink(7)`. Must never wait without bound, and never read what another process
-//! sent: the socket is connected to the kernel, which keeps everyone else out.
+//! Ground truth: `netlink(7)`, `recvmmsg(2)`, `net/netlink/af_netlink.c`: the kernel answers a request
+//! before the call that sends it returns, and makes the next datagram of a list when one is received.
+//! Must never wait without bound, and never take for an answer what another process sent.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send,
-    setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, MultiHeaders, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmmsg,
+    send, socket,
 };
-use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::client::{Client, Transport};
 
 /// How long an answer may take. The kernel has it ready when the request has been sent.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The kernel fills datagrams up to the size of the buffer it has seen, and up to this.
-const USUAL: usize = 32 << 10;
+/// Datagrams that one call receives: each is one device of a list, or an answer.
+const SLOTS: usize = 4;
+/// Room for each of them at first: several times what is told of a device.
+const USUAL: usize = 1024;
 /// No datagram is longer.
 const LONGEST: usize = 1 << 20;
 
@@ -32,10 +35,20 @@ pub enum Protocol {
     Rdma,
 }
 
-/// A socket that is connected to the kernel.
+/// A socket to the kernel.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
+    /// Room for the first datagrams; once one was longer, that is `grown`.
+    small: [u8; SLOTS * USUAL],
+    grown: Vec<u8>,
+    /// Bytes of room for each datagram.
+    slot: usize,
+    /// How long the datagrams are that were received last.
+    lens: [usize; SLOTS],
+    count: usize,
+    /// How many of them have been handed on.
+    taken: usize,
 }
 
 impl Socket {
@@ -54,17 +67,101 @@ impl Socket {
             SockFlag::SOCK_CLOEXEC,
             protocol,
         )?;
-        let limit = TimeVal::milliseconds(500);
-        setsockopt(&fd, sockopt::ReceiveTimeout, &limit)?;
-        setsockopt(&fd, sockopt::SendTimeout, &limit)?;
-        // Also gives the socket its address.
-        retried(|| connect(fd.as_raw_fd(), &NetlinkAddr::new(0, 0)))?;
-        Ok(Self { fd })
+        Ok(Self {
+            fd,
+            small: [0; SLOTS * USUAL],
+            grown: Vec::new(),
+            slot: USUAL,
+            lens: [0; SLOTS],
+            count: 0,
+            taken: 0,
+        })
     }
 
-    fn read(&self, room: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
+    fn room(&mut self) -> &mut [u8] {
+        if self.grown.is_empty() {
+            &mut self.small
+        } else {
+            &mut self.grown
+        }
+    }
+
+    /// Receives what there is, and gives the length of the longest datagram; `None` if there is
+    /// nothing.
+    fn receive_all(&mut self) -> io::Result<Option<usize>> {
+        (self.count, self.taken) = (0, 0);
+        let (fd, slot) = (self.fd.as_raw_fd(), self.slot);
+        let mut lens = [0; SLOTS];
+        let mut longest = 0;
+        let mut slices: Vec<_> = self
+            .room()
+            .chunks_exact_mut(slot)
+            .map(|slot| [IoSliceMut::new(slot)])
+            .collect();
+        let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(SLOTS, None);
         // With MSG_TRUNC it tells the whole length, whatever the room.
-        retried(|| recv(self.fd.as_raw_fd(), room, flags | MsgFlags::MSG_TRUNC))
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
+        let mut count = 0;
+        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None) {
+            Ok(received) => {
+                for (datagram, len) in received.zip(&mut lens) {
+                    count += 1;
+                    // Of another process: as if it were not there.
+                    let is_the_kernels = datagram.address.is_some_and(|from| from.pid() == 0);
+                    *len = if is_the_kernels { datagram.bytes } else { 0 };
+                    longest = longest.max(*len);
+                }
+            }
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        (self.lens, self.count) = (lens, count);
+        Ok(Some(longest))
+    }
+
+    /// Receives at least one datagram.
+    fn refill(&mut self) -> io::Result<()> {
+        let start = Instant::now();
+        loop {
+            match self.receive_all() {
+                Ok(Some(longest)) if longest <= self.slot => return Ok(()),
+                Ok(Some(longest)) => return Err(self.grow(longest)),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            // Signals do not end it; the time limit does.
+            let left = LIMIT.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let mut readable = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut readable, timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Makes room for datagrams of this length; the one that had none is lost, and so is the rest of
+    /// its answer. Gives the error that says so.
+    fn grow(&mut self, len: usize) -> io::Error {
+        if len > LONGEST {
+            return io::Error::new(io::ErrorKind::InvalidData, "a datagram is too long");
+        }
+        self.slot = len.next_power_of_two();
+        self.grown = vec![0; SLOTS * self.slot];
+        // A list goes on for as long as it is read, and no other can be asked for meanwhile.
+        let end = loop {
+            match self.receive_all() {
+                Ok(Some(_)) => {}
+                Ok(None) => break io::ErrorKind::Interrupted.into(),
+                Err(error) => break error,
+            }
+        };
+        self.count = 0;
+        end
     }
 }
 
@@ -80,7 +177,13 @@ impl Client<Socket> {
 
 impl Transport for Socket {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let sent = retried(|| send(self.fd.as_raw_fd(), message, MsgFlags::empty()))?;
+        let start = Instant::now();
+        let sent = loop {
+            match send(self.fd.as_raw_fd(), message, MsgFlags::empty()) {
+                Err(Errno::EINTR) if start.elapsed() < LIMIT => {}
+                other => break other?,
+            }
+        };
         if sent == message.len() {
             Ok(())
         } else {
@@ -89,34 +192,20 @@ impl Transport for Socket {
     }
 
     fn receive(&mut self, datagram: &mut Vec<u8>) -> io::Result<()> {
-        // What does not fit is lost: so the length first.
-        let len = self.read(&mut [], MsgFlags::MSG_PEEK)?;
-        if len > LONGEST {
-            self.read(&mut [], MsgFlags::empty())?;
-            return Err(too_long());
-        }
-        datagram.resize(len.max(USUAL), 0);
-        let len = self.read(datagram, MsgFlags::empty())?;
-        if len > datagram.len() {
-            return Err(too_long());
-        }
-        datagram.truncate(len);
-        Ok(())
-    }
-}
-
-fn too_long() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a datagram is too long")
-}
-
-/// Signals do not end a call; the time limit does.
-fn retried<R>(mut call: impl FnMut() -> nix::Result<R>) -> io::Result<R> {
-    let start = Instant::now();
-    loop {
-        match call() {
-            Err(Errno::EINTR | Errno::EAGAIN) if start.elapsed() < LIMIT => {}
-            Err(Errno::EINTR | Errno::EAGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-            other => return Ok(other?),
+        loop {
+            while self.taken < self.count {
+                let (place, slot) = (self.taken, self.slot);
+                let len = self.lens.get(place).copied().unwrap_or_default();
+                self.taken += 1;
+                let start = place * slot;
+                let bytes = self.room().get(start..start + len).unwrap_or_default();
+                if !bytes.is_empty() {
+                    datagram.clear();
+                    datagram.extend_from_slice(bytes);
+                    return Ok(());
+                }
+            }
+            self.refill()?;
         }
     }
 }

@@ -10,15 +10,14 @@
 pub(crate) mod bell;
 pub mod process;
 
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::MmapOptions;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::{Mode, fstat};
 
 use crate::command::{Command, Entry, MAX_ATTRS, Value};
 use crate::kernel::Kernel;
@@ -50,17 +49,25 @@ impl UverbsFd {
     /// What the kernel said; [`io::ErrorKind::NotFound`] with its own text if the node is there
     /// but is not, or no longer, the character device `expected` (as `st_rdev` has it).
     pub unsafe fn open(path: &Path, expected: Option<u64>) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let found = file.metadata()?;
-        let is_wanted = expected.is_none_or(|dev| found.rdev() == dev);
-        if !found.file_type().is_char_device() || !is_wanted {
+        // Not by `std::fs`: with musl that marks the file close-on-exec by a call of its own.
+        let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        let file = loop {
+            match openat(AT_FDCWD, path, flags, Mode::empty()) {
+                Err(nix::errno::Errno::EINTR) => {}
+                other => break other?,
+            }
+        };
+        let found = fstat(&file)?;
+        let is_char = found.st_mode & libc::S_IFMT == libc::S_IFCHR;
+        let is_wanted = expected.is_none_or(|dev| found.st_rdev == dev);
+        if !is_char || !is_wanted {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the node does not belong to this device (any more)",
             ));
         }
         Ok(Self {
-            file: Arc::new(file.into()),
+            file: Arc::new(file),
         })
     }
 }
