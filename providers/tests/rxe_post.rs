@@ -18,7 +18,12 @@ use uverbs_providers::wr::{RecvWr, RemoteAddr, SendWr};
 /// D06: exactly what was granted fits, one more does not, and one that is done makes room for one.
 #[test]
 fn queues_of_every_size_hold_what_they_say_and_wrap() {
-    for asked in [1, 2, 3, 4, 1023, 1024] {
+    let sizes: &[u32] = if cfg!(miri) {
+        &[1, 2, 3, 4]
+    } else {
+        &[1, 2, 3, 4, 1023, 1024]
+    };
+    for &asked in sizes {
         for as_asked in [false, true] {
             let (fake, session) = Fake::open();
             fake.state().reports_as_asked = as_asked;
