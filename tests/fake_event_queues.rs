@@ -154,6 +154,7 @@ fn a_queue_may_be_dropped_before_its_objects_or_after() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no poll(2)")]
 fn each_queue_is_stopped_by_itself_and_all_end_with_the_context() {
     let (_device, context, pd) = open();
     let (one, two) = (
