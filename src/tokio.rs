@@ -299,13 +299,14 @@ impl CompletionStream {
             let told = std::future::poll_fn(|cx| {
                 self.ready.poll(cx, || match self.channel.try_next()? {
                     Some(event) => Ok(Some(Some(event))),
-                    None => Ok(rope.is_rung().then_some(None)),
+                    None => Ok((rope.is_rung() || rope.take_nudge()).then_some(None)),
                 })
             });
             // Between here and the poll of the queue nothing is awaited.
             match told.await? {
                 Some(event) => waiter.told(event)?,
-                None => return Err(WaitError::Destroyed),
+                None if rope.is_rung() => return Err(WaitError::Destroyed),
+                None => waiter.nudged(),
             }
         }
     }

@@ -66,6 +66,16 @@ impl Loop {
         self.try_send().unwrap();
     }
 
+    /// So many completions of sends, before the queue can be armed again.
+    fn send_at_once(&self, count: usize) {
+        self.qp
+            .post_recv(&vec![RecvWr::new(2, &[]); count])
+            .unwrap();
+        let wr = SendWr::send_inline(1, &[]).signaled();
+        self.qp.post_send(&vec![wr; count]).unwrap();
+        let _ = self.receives.poll(&mut [Wc::default(); 8]);
+    }
+
     fn try_send(&self) -> Result<(), PostCause> {
         let send = || {
             self.qp.post_recv(&[RecvWr::new(2, &[])])?;
@@ -159,6 +169,47 @@ fn two_tasks_may_wait_for_one_queue() {
             assert_eq!(task.await.unwrap(), 1);
         }
     });
+}
+
+/// The kernel tells of the first of several completions only; who takes that event need not have room
+/// for all of them.
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no epoll")]
+fn completions_that_come_at_once_end_as_many_waits() {
+    let it = Loop::new();
+    for _ in 0..20 {
+        let waiters = [(); 3].map(|()| {
+            let it = it.clone();
+            thread::spawn(move || {
+                let mut room = [Wc::default()];
+                it.cq.wait(&mut room).map(|done| done.len())
+            })
+        });
+        thread::sleep(A_WHILE / 3);
+        it.send_at_once(3);
+        for waiter in waiters {
+            assert_eq!(within(|| waiter.join().unwrap()).unwrap(), 1);
+        }
+    }
+    run(async {
+        let task = |it: Loop| {
+            tokio::spawn(async move {
+                let mut stream = CompletionStream::new(&it.channel).unwrap();
+                let mut room = [Wc::default(); 1];
+                stream.wait(&it.cq, &mut room).await.unwrap().len()
+            })
+        };
+        let tasks = [(); 3].map(|()| task(it.clone()));
+        tokio::time::sleep(A_WHILE).await;
+        it.send_at_once(3);
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), 1);
+        }
+    });
+    // And nobody was woken for good.
+    let mut room = [Wc::default()];
+    assert!(it.cq.wait_timeout(&mut room, A_WHILE).unwrap().is_empty());
+    assert_eq!(it.cq.completion_event_counts().outstanding, 0);
 }
 
 #[test]

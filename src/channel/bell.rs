@@ -1,5 +1,5 @@
-//! Wakes those who wait for one completion queue when it is destroyed, of which the kernel tells
-//! nobody.
+//! Wakes those who wait for one completion queue where the kernel does not: all of them when it is
+//! destroyed, and the next one when somebody leaves completions that no event will tell of.
 //!
 //! The order that matters: who waits hangs the bell up *before* arming the queue, which passes the
 //! queue's gate; a destroy rings *after* it has closed that gate for good. So either the arming finds
@@ -18,7 +18,8 @@ use crate::event::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 #[derive(Debug, Default)]
 pub(crate) struct Bell(Mutex<Option<Rope>>);
 
-/// What becomes readable, for good, when the bell is rung.
+/// What becomes readable when the bell is rung, for good, or when one of those who wait is nudged, until
+/// one of them has taken that.
 #[derive(Clone, Debug)]
 pub(crate) struct Rope(Arc<Hung>);
 
@@ -26,6 +27,8 @@ pub(crate) struct Rope(Arc<Hung>);
 struct Hung {
     fd: EventFd,
     is_rung: AtomicBool,
+    /// Whether anybody was ever nudged. Before that, nobody needs to ask.
+    has_nudged: AtomicBool,
     /// In place of the descriptor, which loom cannot wait for.
     #[cfg(all(test, uverbs_loom))]
     model: model::Readiness,
@@ -44,6 +47,7 @@ impl Bell {
         let rope = Rope(Arc::new(Hung {
             fd: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             is_rung: AtomicBool::new(false),
+            has_nudged: AtomicBool::new(false),
             #[cfg(all(test, uverbs_loom))]
             model: model::Readiness::default(),
         }));
@@ -56,10 +60,20 @@ impl Bell {
             // Release, before the wake: pairs with the Acquire load in `is_rung`, so that whoever is
             // woken finds the reason.
             hung.is_rung.store(true, Ordering::Release);
-            // The counter cannot be full: a queue is destroyed once.
+            // The counter cannot be full: that takes 2^64 nudges.
             let _: Result<usize, Nix> = hung.fd.write(1);
             #[cfg(all(test, uverbs_loom))]
             hung.model.begin();
+        }
+    }
+
+    /// Wakes one of those who wait, to poll.
+    pub(crate) fn nudge(&self) {
+        if let Some(Rope(hung)) = &*lock(&self.0) {
+            // Release, before the wake: pairs with the Acquire load in `take_nudge`.
+            hung.has_nudged.store(true, Ordering::Release);
+            // As above.
+            let _: Result<usize, Nix> = hung.fd.write(1);
         }
     }
 }
@@ -69,6 +83,19 @@ impl Rope {
     pub(crate) fn is_rung(&self) -> bool {
         // Acquire: pairs with the Release store in `ring`.
         self.0.is_rung.load(Ordering::Acquire)
+    }
+
+    /// Whether it is for the caller to poll, and for nobody else.
+    pub(crate) fn take_nudge(&self) -> bool {
+        // Acquire: pairs with the Release store in `nudge`.
+        if !self.0.has_nudged.load(Ordering::Acquire) || self.0.fd.read().is_err() {
+            return false;
+        }
+        if self.is_rung() {
+            // It may be the ring that was taken, which is for everyone.
+            let _: Result<usize, Nix> = self.0.fd.write(1);
+        }
+        true
     }
 }
 

@@ -42,7 +42,8 @@ impl ChannelSource {
         self.passed_over.load(Ordering::Relaxed)
     }
 
-    /// `None` when the time is up, or when the bell of the queue that is waited for has been rung.
+    /// `None` when the time is up, or when the bell of the queue that is waited for has been rung or has
+    /// nudged this one.
     pub(super) fn next_until(
         &self,
         until: Until,
@@ -60,7 +61,7 @@ impl ChannelSource {
             } else {
                 self.file.check()?;
             }
-            if rope.is_some_and(Rope::is_rung) {
+            if rope.is_some_and(|rope| rope.is_rung() || rope.take_nudge()) {
                 return Ok(None);
             }
             match until.left() {

@@ -134,9 +134,10 @@ impl CompletionQueue {
     /// [`WaitError::OtherQueue`].
     ///
     /// There may be more completions than there was room for: call it until done, it polls first.
-    /// Several threads may wait for one queue; a completion ends the wait of one of them. What ends
-    /// all of them is a destroy of the queue through another handle,
-    /// [`CompletionChannel::stop`](crate::CompletionChannel::stop), or the end of the device.
+    /// Several threads may wait for one queue; a completion ends the wait of one of them, and what that
+    /// one has no room for ends the wait of the next. What ends all of them is a destroy of the queue
+    /// through another handle, [`CompletionChannel::stop`](crate::CompletionChannel::stop), or the end of
+    /// the device.
     ///
     /// The first wait that finds nothing makes a descriptor, which the queue keeps.
     ///
@@ -176,7 +177,14 @@ impl CompletionQueue {
             match self.source()?.next_until(until, Some(&rope))? {
                 Some(event) => waiter.told(event)?,
                 None if rope.is_rung() => return Err(WaitError::Destroyed),
-                None => return Ok(self.poll(out)?),
+                // Time is up, or somebody has left something here, or both.
+                None => {
+                    waiter.nudged();
+                    if until.left().is_none() {
+                        let count = waiter.poll(out)?;
+                        return Ok(out.get_mut(..count).unwrap_or_default());
+                    }
+                }
             }
         }
     }
@@ -191,7 +199,7 @@ pub(crate) struct Waiter<'q> {
     cq: &'q CompletionQueue,
     /// Whether it is among those that the queue counts.
     is_counted: bool,
-    /// Whether it has taken an event, which others may have waited for, too.
+    /// Whether it has taken an event, which others may have waited for, too; or the hint of one who had.
     is_told: bool,
 }
 
@@ -215,7 +223,7 @@ impl<'q> Waiter<'q> {
             // what comes after the poll.
             cq.arm(Arm::Next)?;
         }
-        let count = cq.poll(out)?.len();
+        let count = self.poll(out)?;
         if count != 0 || !wanted {
             return Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()));
         }
@@ -223,11 +231,26 @@ impl<'q> Waiter<'q> {
         // Before the arming: see there.
         let rope = cq.inner.bell.hang()?;
         cq.arm(Arm::Next)?;
-        let count = cq.poll(out)?.len();
+        let count = self.poll(out)?;
         if count == 0 {
             return Ok(Step::Wait { room: out, rope });
         }
         Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()))
+    }
+
+    /// Polls. No event tells of what came between the one that was taken here and the arming: if there
+    /// may be more of it than there was room for, the next one is to look.
+    fn poll(&self, out: &mut [Wc]) -> Result<usize, WaitError> {
+        let count = self.cq.poll(out)?.len();
+        if self.is_told && count == out.len() && self.others_wait() {
+            self.cq.inner.bell.nudge();
+        }
+        Ok(count)
+    }
+
+    /// Somebody has left completions that no event will tell of.
+    pub(crate) const fn nudged(&mut self) {
+        self.is_told = true;
     }
 
     /// Acks an event of the queue; hands another's over.
