@@ -3,12 +3,12 @@
 
 mod support;
 
-use support::{End, pair};
+use support::{End, Pair, pair};
 use uverbs::fake::Fabric;
 use uverbs::{
     AccessFlags, CompletionQueue, ConnectError, ConnectOptions, DestroyErrorCause, Errno, Explain,
-    Holder, ObjectError, PathOptions, QpAttr, QpState, QueuePair, Rc, RecvWr, Report, SendWr, Wc,
-    WcStatus,
+    Holder, MemoryRegion, ObjectError, PathOptions, QpAttr, QpState, QueuePair, Rc, RecvWr, Report,
+    SendWr, Wc, WcStatus,
 };
 
 fn has(report: &Report, part: &str) {
@@ -141,6 +141,57 @@ fn a_shared_queues_receive_is_found_and_one_too_short_is_measured() {
         &[WcStatus::LocalLengthError, WcStatus::LocalQpOperationError],
     );
     has(&report, "\n  found: receive 5 has room for 4 bytes\n");
+}
+
+/// Nobody can say which of several requests of one number failed, and slots that were never filled
+/// are none.
+#[test]
+fn of_several_requests_of_one_number_none_is_blamed_alone() {
+    let pair = pair();
+    let Pair { a, b, .. } = &pair;
+    let local = AccessFlags::LOCAL_WRITE;
+    let room = b.pd.allocate(64, local).unwrap();
+    let room = [room.slice(..).unwrap()];
+    b.qp.post_recv(&[RecvWr::new(1, &room)]).unwrap();
+    let regions = [(); 2].map(|()| a.pd.allocate(64, local).unwrap());
+    let lkeys = regions.each_ref().map(MemoryRegion::lkey);
+    let sges = regions.each_ref().map(|region| [region.slice(..).unwrap()]);
+    let send = |sges| a.qp.post_send(&[SendWr::send(0, sges).signaled()]).unwrap();
+    send(&sges[0]);
+    assert_eq!(a.status(), (0, WcStatus::Success));
+    // The first one is done, and its memory may go.
+    drop(regions);
+    send(&sges[1]);
+    let report = failed(a, WRONG_MEMORY);
+    for lkey in lkeys {
+        has(
+            &report,
+            &format!(
+                "send request 0, one of 2 of this number that the queues still hold, names lkey {lkey:#x}"
+            ),
+        );
+    }
+
+    let pair = support::pair();
+    let gone = pair.a.pd.allocate(64, local).unwrap();
+    let (sge, lkey) = ([gone.slice(..).unwrap()], gone.lkey());
+    drop(gone);
+    pair.a.qp.post_send(&[SendWr::send(0, &sge)]).unwrap();
+    has(
+        &failed(&pair.a, WRONG_MEMORY),
+        &format!("found: send request 0 names lkey {lkey:#x}"),
+    );
+
+    // Of the queue of receives, which was never used, nothing is said.
+    let pair = support::pair();
+    let small = pair.b.pd.allocate(4, local).unwrap();
+    let small = [small.slice(..).unwrap()];
+    pair.b.qp.post_recv(&[RecvWr::new(9, &small)]).unwrap();
+    let long = [SendWr::send_inline(1, b"more than four")];
+    pair.a.qp.post_send(&long).unwrap();
+    let mut error = pair.b.completion().ok().unwrap_err();
+    (error.wr_id, error.status) = (0, WcStatus::LocalQpOperationError);
+    has_not(&pair.b.qp.diagnose(&error), "has room for");
 }
 
 #[test]

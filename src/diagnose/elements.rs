@@ -33,13 +33,25 @@ pub(super) fn tell(
     posted: &[Posted],
     report: &mut Report,
 ) {
+    // A slot that was never filled looks like a request of number 0 without memory.
+    let named = |request: &&Posted| error.wr_id != 0 || !request.elements.is_empty();
+    let posted: Vec<_> = posted.iter().filter(named).collect();
+    // The number is the program's, which may give it to many: then nobody can say which of them failed.
+    let among = match posted.len() {
+        0 | 1 => String::new(),
+        several => format!(", one of {several} of this number that the queues still hold,"),
+    };
     let mut told = 0;
-    for request in posted {
+    for request in &posted {
         for element in &request.elements {
             if told < MOST
                 && let Some(text) = trouble(living, pd, request, element)
             {
-                report.found(format!("{} {} names {text}", name(request), error.wr_id));
+                report.found(format!(
+                    "{} {}{among} names {text}",
+                    name(request),
+                    error.wr_id
+                ));
                 told += 1;
             }
         }
@@ -54,7 +66,10 @@ pub(super) fn tell(
     {
         let lengths = receive.elements.iter().map(|element| element.length);
         let room: u64 = lengths.map(u64::from).sum();
-        report.found(format!("receive {} has room for {room} bytes", error.wr_id));
+        report.found(format!(
+            "receive {}{among} has room for {room} bytes",
+            error.wr_id
+        ));
     }
 }
 
