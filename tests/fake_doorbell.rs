@@ -7,7 +7,8 @@ mod support;
 use support::{Pair, pair};
 use uverbs::fake::FakeDevice;
 use uverbs::{
-    AccessFlags, Errno, MemoryRegion, PageBuf, PostCause, Rc, RemoteAddr, SendWr, WcStatus,
+    AccessFlags, ConnectOptions, Errno, Explain, MemoryRegion, PageBuf, PathOptions, PostCause,
+    QpAttr, QpState, Rc, RemoteAddr, SendWr, WcStatus,
 };
 
 /// A pair, and a place at the second end that the first one may write to.
@@ -149,4 +150,46 @@ fn it_needs_a_queue_pair_that_sends() {
     let error = held.post_send(&[write(1, remote)]).unwrap_err();
     assert!(matches!(error.cause, PostCause::WrongState { .. }) && error.accepted == 0);
     held.ring().unwrap();
+}
+
+#[test]
+fn what_a_reset_has_dropped_is_told_to_nobody() {
+    let (pair, _region, remote) = stage();
+    let a = &pair.a;
+    let mut sends = a.qp.exclusive_send().unwrap();
+    let mut held = sends.hold_doorbell();
+    held.post_send(&[write(1, remote), write(2, remote)])
+        .unwrap();
+    a.qp.modify(&QpAttr::to_state(QpState::Reset)).unwrap();
+    let error = held.ring().unwrap_err();
+    assert!(matches!(error.cause, PostCause::WrongState { .. }) && error.accepted == 0);
+    let here = a.qp.prepare(&PathOptions::default()).unwrap();
+    a.qp.connect(&here, &here, &ConnectOptions::default())
+        .unwrap();
+    sends.hold_doorbell().ring().unwrap();
+    assert_eq!((rung(&a.device), a.completions()), (0, vec![]));
+}
+
+#[test]
+fn a_queue_full_of_what_is_held_is_emptied_by_ringing() {
+    let (pair, _region, remote) = stage();
+    let a = &pair.a;
+    let mut sends = a.qp.exclusive_send().unwrap();
+    let mut held = sends.hold_doorbell();
+    let unsignaled = SendWr::write_inline(0, &[], remote);
+    let error = loop {
+        if let Err(error) = held.post_send(&[unsignaled]) {
+            break error;
+        }
+    };
+    assert_eq!((error.accepted, error.cause), (0, PostCause::QueueFull));
+    let text = error.report().to_string();
+    assert!(
+        text.contains("\n  cause: the doorbell is held back"),
+        "{text}"
+    );
+    assert_eq!(rung(&a.device), 0);
+    held.ring().unwrap();
+    sends.post_send(&[write(1, remote)]).unwrap();
+    assert_eq!((rung(&a.device), a.completions()), (2, good([1])));
 }

@@ -66,7 +66,8 @@ impl ExclusiveSend {
     ///
     /// # Errors
     /// [`PostError`], with all of that as `accepted`: it is in the queue, and whatever rings later tells
-    /// of it too.
+    /// of it too. [`PostCause::WrongState`](crate::error::PostCause::WrongState) if a move to RESET has
+    /// dropped it all.
     #[inline]
     pub fn ring_owed(&mut self) -> Result<(), PostError> {
         match *self {

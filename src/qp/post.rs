@@ -129,7 +129,8 @@ pub struct HeldDoorbell<'q> {
 
 impl HeldDoorbell<'_> {
     /// As [`QueuePair::post_send`], but does not tell the device. The requests are in the queue, and a
-    /// device that happens to look there begins with them.
+    /// device that happens to look there begins with them. A queue that is full of such requests may stay
+    /// so until the doorbell is rung.
     ///
     /// # Errors
     /// [`PostError`].
@@ -145,7 +146,8 @@ impl HeldDoorbell<'_> {
     ///
     /// # Errors
     /// [`PostError`]: why it could not be told, with all of it as `accepted`. It is in the queue, and
-    /// is told of by the next post that succeeds.
+    /// is told of by the next post that succeeds. [`PostCause::WrongState`] if the queue pair was moved to
+    /// RESET meanwhile, which has dropped it all.
     #[doc(alias = "ibv_wr_complete")]
     pub fn ring(self) -> Result<(), PostError> {
         match &mut self.sends.queue {

@@ -97,6 +97,9 @@ impl PostCause {
                     .cause("requests are not signalled, so that nothing tells when they are done");
                 report.cause("completions are not polled");
                 report.cause("the peer does not answer, or posts no receives");
+                report.cause(
+                    "the doorbell is held back, so that the device was told of none of them",
+                );
                 report.next("poll, or make the queue larger");
             }
             Self::TooManySge { .. } => {

@@ -96,7 +96,7 @@ impl SendRing {
     ///
     /// # Errors
     /// [`PostError`], with all of that as `accepted`: it is in the queue, and a later doorbell tells of
-    /// it too.
+    /// it too. [`PostCause::WrongState`] if a move to RESET has dropped it all.
     #[inline]
     pub fn ring_owed(&mut self) -> Result<(), PostError> {
         match self.owed {
@@ -107,8 +107,14 @@ impl SendRing {
 
     #[inline(never)]
     fn ring_for(&mut self, owed: usize) -> Result<(), PostError> {
-        if !self.life.is_on() {
+        if !self.core.is_sending(self.life) {
             usable(&self.session).map_err(|error| PostError::new(owed, error.cause))?;
+            let may_send = self.core.may_send();
+            if may_send.is_err() {
+                // From where they were posted nothing but RESET leads there, which drops them.
+                self.owed = 0;
+            }
+            may_send?;
         }
         if let Posted::Untold(refusal) = self.tell::<RING>(owed) {
             self.ring_otherwise(owed, refusal)?;
