@@ -50,7 +50,7 @@ const RELAXED: u8 = 1;
 #[cfg(all(test, uverbs_loom))]
 const SILENT: u8 = 2;
 
-/// A value that one thread at a time uses. `FAULT` is [`SOUND`] outside of models.
+/// A value that one thread at a time uses. `FAULT` is `SOUND` outside of models.
 pub struct Lock<T, const FAULT: u8 = SOUND> {
     door: Door<FAULT>,
     value: UnsafeCell<T>,

@@ -128,21 +128,37 @@ fn for_guest(arch: Arch, what: &[&str], name: &str, offline: bool) -> Result<Pat
     Ok(folder.join(target).join("guest"))
 }
 
-/// Builds what the bench looks at, as a user builds a release: the Rust twin and the ping-pong.
+/// Builds what the bench looks at: the Rust twin as a user builds a release, and the ping-pong as one
+/// builds what is to be small (`docs/performance.md`, "A small program").
 pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
+    let small = [
+        "-C",
+        "relocation-model=static",
+        "-C",
+        "link-arg=-Wl,-z,noseparate-code",
+    ];
+    Ok([
+        bench_program("uverbs-twin", "release", &[])?,
+        bench_program("uverbs-pingpong", "small", &small)?,
+    ])
+}
+
+/// Builds one program of `uverbs-tools` with this profile, stripped, and with these flags for it alone.
+fn bench_program(name: &str, profile: &str, flags: &[&str]) -> Result<PathBuf, Problem> {
     let target = target_for(Arch::Amd64)?;
     let workspace = workspace();
     let folder = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| workspace.join("target"), |d| workspace.join(d))
         .join("guest");
-    let names = ["uverbs-twin", "uverbs-pingpong"];
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(&workspace)
-        .args(["build", "--quiet", "--release", "--package", "uverbs-tools"])
-        .args(names.iter().flat_map(|name| ["--bin", name]))
+        .args(["rustc", "--quiet", "--profile", profile])
+        .args(["--package", "uverbs-tools", "--bin", name])
         .args(["--target", target, "--target-dir"])
         .arg(&folder)
+        .arg("--")
+        .args(flags)
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
@@ -150,8 +166,8 @@ pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
     if target == GLIBC {
         cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
     }
-    process::quietly(&mut cargo, "building the bench's programs")?;
-    Ok(names.map(|name| folder.join(target).join("release").join(name)))
+    process::quietly(&mut cargo, &format!("building the bench's {name}"))?;
+    Ok(folder.join(target).join(profile).join(name))
 }
 
 /// Makes sure that the guest's program needs nothing but the kernel; says so in one line.
