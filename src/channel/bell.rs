@@ -112,6 +112,29 @@ impl AsFd for Rope {
     }
 }
 
+#[cfg(all(test, not(uverbs_loom)))]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use super::Bell;
+
+    #[test]
+    fn a_nudge_is_for_one_and_the_ring_for_all() {
+        let bell = Bell::default();
+        bell.nudge();
+        let (one, other) = (bell.hang().unwrap(), bell.hang().unwrap());
+        assert!(!one.take_nudge(), "nobody was there");
+        bell.nudge();
+        assert!(one.take_nudge());
+        assert!(!other.take_nudge());
+        // Whoever takes a nudge together with the ring leaves that readable.
+        bell.nudge();
+        bell.ring();
+        for rope in [&one, &other, &one] {
+            assert!(rope.take_nudge() && rope.is_rung());
+        }
+    }
+}
+
 /// The bell and the gate under loom, as a wait and a destroy use them.
 #[cfg(all(test, uverbs_loom))]
 #[allow(clippy::unwrap_used, reason = "a test may fail")]
