@@ -170,7 +170,7 @@ pub use error::{
     DestroyError, DestroyErrorCause, Holder, Limit, ListError, NoProviderReason, ObjectError,
     OpenError, QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
 };
-pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, Subject};
+pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, EventError, Subject};
 pub use gid::{Gid, GidEntry, GidType};
 pub use mr::{MemoryRegion, PageBuf, RawMemory, RawParts, Slices, StableBytes};
 pub use options::OpenOptions;

@@ -121,6 +121,16 @@ fn a_doorbell_that_is_refused_says_how_much_it_was_for_and_is_made_up_for() {
     assert_eq!(a.completions(), []);
     sends.post_send(&[write(3, remote)]).unwrap();
     assert_eq!(a.completions(), good(1..=3));
+
+    // One that would have got through at the second try is not tried a second time unheard.
+    let mut held = sends.hold_doorbell();
+    held.post_send(&[write(4, remote)]).unwrap();
+    a.device.forget_calls();
+    a.device.fail_next("POST_SEND", Errno::EAGAIN);
+    assert_eq!(held.ring().unwrap_err().accepted, 1);
+    assert_eq!((rung(&a.device), a.completions()), (1, vec![]));
+    sends.post_send(&[write(5, remote)]).unwrap();
+    assert_eq!(a.completions(), good(4..=5));
 }
 
 #[test]

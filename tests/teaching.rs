@@ -209,6 +209,17 @@ fn exchanged_endpoints_are_told_and_ones_own_peer_is_found() {
     } else {
         b.endpoint
     };
+    // And then the address tells.
+    let mut namesake = b.endpoint;
+    namesake.qp_num = ours;
+    let error = a.qp.connect(&namesake, &a.endpoint, &options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the local endpoint is that of another queue pair {ours}, elsewhere; local and remote are \
+             exchanged"
+        )
+    );
     let error = a.qp.connect(&theirs_here, &a.endpoint, &options);
     let error = error.unwrap_err();
     assert!(

@@ -66,6 +66,18 @@ pub enum Note {
     Next(String),
 }
 
+impl Note {
+    /// Where its kind stands in a report.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Meaning(_) => 0,
+            Self::Found(_) => 1,
+            Self::Cause(_) => 2,
+            Self::Next(_) => 3,
+        }
+    }
+}
+
 /// The long form of an error. Prints as several lines, without a line break at the end.
 ///
 /// Every error that can [`Explain`] itself becomes one with `?`, and it prints the same with `{:?}`:
@@ -141,7 +153,12 @@ impl Report {
     fn push(&mut self, note: Note) -> &mut Self {
         let told = matches!(&note, Note::Found(text) if self.head.contains(text.as_str()));
         if !told && !self.notes.contains(&note) {
-            self.notes.push(note);
+            // What is told later is put where a reader looks for it.
+            let at = self
+                .notes
+                .iter()
+                .rposition(|other| other.rank() <= note.rank());
+            self.notes.insert(at.map_or(0, |at| at + 1), note);
         }
         self
     }

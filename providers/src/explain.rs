@@ -25,6 +25,8 @@ pub struct Explanation {
 }
 
 const NOTHING_SENT: &str = "it has noticed nothing: the request was not sent, or not to its end";
+const OF_EITHER_KIND: &str = "of a send it has noticed nothing; of a receive, its sender is told \
+     RemoteOperationError";
 const IT_FAILED_TOO: &str =
     "it refused with a NAK; its queue pair has gone to ERR, unless only a key was wrong";
 const ASK: &str = "look at the first completion that failed: the others follow from it";
@@ -54,17 +56,19 @@ impl WcStatus {
             Self::LocalQpOperationError => (
                 "the request made no sense for this queue pair; on rxe also: a receive that its \
                  message could not be written to, or, up to 6.1, a local key that is wrong",
-                NOTHING_SENT,
+                OF_EITHER_KIND,
                 &[
-                    "on rxe: the message is longer than its receive, or the receive's region is gone",
+                    "on rxe: the message is longer than its receive",
+                    "on rxe: the receive's region lacks LOCAL_WRITE, is of another protection domain, or \
+                     is gone",
                     "on rxe up to 6.1: the local key, range or access right of a send is wrong",
                     "an operation that this transport does not have",
                 ],
-                "check the request's elements against their regions, then its operation",
+                "check the request's elements against their regions (`QueuePair::diagnose` does), then its operation",
             ),
             Self::LocalProtectionError => (
                 "a local key, its range or its access right did not allow what the request was to do",
-                NOTHING_SENT,
+                OF_EITHER_KIND,
                 &[
                     "the region was deregistered while the request was queued",
                     "the region is of another protection domain than the queue pair",
@@ -79,7 +83,7 @@ impl WcStatus {
                 &[
                     "an earlier request of the same queue pair failed",
                     "the queue pair was moved to ERR, or the connection closed",
-                    "on rxe from 6.12 on: a local key, range or right of this very send is wrong",
+                    "of a send on rxe from 6.12 on: a local key, range or right of its own is wrong",
                 ],
                 "look at the first completion that failed: the others follow from it; if this is the \
                  first, check its elements against their regions (`QueuePair::diagnose` does), then \

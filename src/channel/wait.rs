@@ -30,7 +30,7 @@ pub enum WaitError {
     /// The event that came is another queue's, which shares the channel. It is handed over here:
     /// deal with its queue and wait again. Where many queues share a channel, take the events from
     /// [`CompletionChannel::next`](crate::CompletionChannel::next) instead.
-    #[error("the event that came is of {0:?}, which shares the channel")]
+    #[error("the event that came is of another completion queue, which shares the channel")]
     OtherQueue(CompletionEvent),
     /// The queue has been destroyed through another handle, before the wait or during it.
     #[error("the completion queue has been destroyed")]

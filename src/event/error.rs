@@ -83,8 +83,13 @@ impl Explain for EventError {
     fn explain(&self, report: &mut Report) {
         match self {
             Self::Stopped => {
-                report.cause("`stop` was called, on this reader or on a clone of it");
-                report.next("make another reader, if events are still wanted");
+                report
+                    .cause("`stop` was called, on this reader or on another one of the same queue");
+                report.meaning("that queue is not read any more, by whatever reader");
+                report.next(
+                    "stop when no more events are wanted; `Context::event_queue` makes another queue, for \
+                     what is created on it from then on",
+                );
             }
             Self::ContextClosed => {
                 report.cause("the last handle to the context and to what was made on it went");

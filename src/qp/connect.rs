@@ -138,10 +138,7 @@ pub enum ConnectError {
         peer: Option<(QpNum, Option<Gid>)>,
     },
     /// What was given as the local endpoint is another queue pair's.
-    #[error(
-        "the local endpoint is that of queue pair {given}, this is queue pair {qp_num}{}",
-        if *exchanged { "; local and remote are exchanged" } else { "" }
-    )]
+    #[error("{}{}", whose_local(*qp_num, *given), if *exchanged { "; local and remote are exchanged" } else { "" })]
     NotLocal {
         /// The queue pair.
         qp_num: QpNum,
@@ -160,8 +157,16 @@ pub enum ConnectError {
 
 fn missing_gid(gid: Option<Gid>) -> String {
     match gid {
-        Some(gid) => format!("no GID {gid}: has its address changed?"),
+        Some(gid) => format!("no GID {gid}"),
         None => "no GID: give its network interface an address".to_owned(),
+    }
+}
+
+fn whose_local(qp_num: QpNum, given: QpNum) -> String {
+    if qp_num == given {
+        format!("the local endpoint is that of another queue pair {given}, elsewhere")
+    } else {
+        format!("the local endpoint is that of queue pair {given}, this is queue pair {qp_num}")
     }
 }
 
@@ -196,9 +201,10 @@ impl Explain for ConnectError {
             Self::Query(error) => error.explain(report),
             Self::Modify(error) => error.explain(report),
             Self::NoGid { gid: Some(_), .. } => {
+                report.cause("it is not an address of this port's interface, and never was");
+                report.cause("the address was removed, or the interface went down, meanwhile");
                 report
-                    .cause("the address was removed, or its interface went down, since `prepare`");
-                report.next("`Context::gids` lists what there is; prepare again with one of those");
+                    .next("`Context::gids` lists what there is; prepare (again) with one of those");
             }
             Self::NoGid { gid: None, .. } => {
                 report.cause("the interface is down, or has no address yet: DHCP takes its time");
@@ -227,6 +233,9 @@ impl Explain for ConnectError {
                     QpState::Init | QpState::Err => {
                         report.cause("a request failed, or something moved it to ERR");
                     }
+                }
+                if *state == QpState::Reset {
+                    report.next("call `prepare`, and give the peer what it returns");
                 }
                 report.next(
                     "an endpoint from before RESET is void: the peer needs the one that `prepare` \
@@ -341,10 +350,22 @@ impl QueuePair<Rc> {
         };
         // The index is looked up now: addresses that come and go move the others.
         let entry = context.find_gid(port, local.gid).map_err(query)?;
-        let entry = entry.ok_or(ConnectError::NoGid {
-            port,
-            gid: Some(local.gid),
-        })?;
+        let Some(entry) = entry else {
+            // Queue pairs of two hosts may well have one number.
+            let exchanged = remote.qp_num == qp_num
+                && matches!(context.find_gid(port, remote.gid), Ok(Some(_)));
+            return Err(if exchanged {
+                let given = local.qp_num;
+                ConnectError::NotLocal {
+                    qp_num,
+                    given,
+                    exchanged,
+                }
+            } else {
+                let gid = Some(local.gid);
+                ConnectError::NoGid { port, gid }
+            });
+        };
         let sgid_index =
             u8::try_from(entry.index).map_err(|_| ConnectError::GidIndex { index: entry.index })?;
         let global = is_global.then_some(GlobalRoute {

@@ -1,5 +1,7 @@
 //! Posting work requests.
 
+use std::mem::ManuallyDrop;
+
 use uverbs_providers::contract::{ExclusiveRecv, ExclusiveSend};
 use uverbs_providers::error::{PostCause, PostError};
 use uverbs_providers::wr::{RecvWr, SendWr};
@@ -150,7 +152,9 @@ impl HeldDoorbell<'_> {
     /// RESET meanwhile, which has dropped it all.
     #[doc(alias = "ibv_wr_complete")]
     pub fn ring(self) -> Result<(), PostError> {
-        match &mut self.sends.queue {
+        // A drop would try once more, and nobody would hear that it went well.
+        let mut held = ManuallyDrop::new(self);
+        match &mut held.sends.queue {
             Some(queue) => queue.ring_owed(),
             None => Ok(()),
         }

@@ -11,6 +11,7 @@ use uverbs_abi::layout::verbs::*;
 
 use super::call::Call;
 use super::control::MAX_RD_ATOMIC;
+use super::query::ENODATA;
 use super::world::{Id, Kind, World};
 
 const PSN: u32 = 0xFF_FFFF;
@@ -150,13 +151,11 @@ impl World {
             return Err(Errno::EINVAL);
         }
         if has(IB_QP_AV) {
-            let own = gids
-                .get(usize::from(request.dest.sgid_index))
-                .copied()
-                .flatten();
-            if request.dest.is_global == 0 || own.is_none() {
+            let own = gids.get(usize::from(request.dest.sgid_index));
+            if request.dest.is_global == 0 {
                 return Err(Errno::EINVAL);
             }
+            own.ok_or(Errno::EINVAL)?.ok_or(ENODATA)?;
             // The core looks the peer's network address up; nobody of that name answers.
             if self.device_with(&request.dest.dgid).is_none() {
                 return Err(Errno::ETIMEDOUT);

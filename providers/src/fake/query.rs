@@ -17,7 +17,7 @@ use super::world::World;
 
 /// Entries of a port's GID table.
 const GID_TABLE: usize = 1024;
-const ENODATA: Errno = Errno::from_raw(61);
+pub(super) const ENODATA: Errno = Errno::from_raw(61);
 
 impl World {
     pub(super) fn query_device(

@@ -89,6 +89,21 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
             && self.queue.fill(self.producer.first(), wrs, encode)
     }
 
+    /// The index of the slot after the last published one.
+    pub(super) fn first(&self) -> u32 {
+        self.producer.first()
+    }
+
+    /// The index of the slot after the last one that was published before these.
+    pub(super) fn first_before(&self, count: usize) -> u32 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "as many are published, which an index counts"
+        )]
+        let count = count as u32;
+        self.first().wrapping_sub(count) & self.capacity()
+    }
+
     /// Publishes requests that have been put in, and for which there is room.
     #[inline]
     pub(super) fn publish(&mut self, count: usize) {

@@ -29,6 +29,9 @@ pub struct SendRing {
     doorbell: Doorbell,
     /// Requests that have been published and the kernel has not been told of, on purpose.
     owed: usize,
+    /// Up to which slot. If the queue has got further by now, a doorbell has told of them, or has failed
+    /// and said so.
+    owed_until: u32,
     session: Arc<Session>,
     pub(super) core: Arc<Core>,
 }
@@ -62,6 +65,7 @@ impl SendRing {
             life: core.session.status().life(),
             doorbell: Doorbell::new(core.handle.0),
             owed: 0,
+            owed_until: 0,
             session: Arc::clone(&core.session),
             core,
         })
@@ -101,7 +105,11 @@ impl SendRing {
     pub fn ring_owed(&mut self) -> Result<(), PostError> {
         match self.owed {
             0 => Ok(()),
-            owed => self.ring_for(owed),
+            owed if self.owed_until == self.work.first() => self.ring_for(owed),
+            _ => {
+                self.owed = 0;
+                Ok(())
+            }
         }
     }
 
@@ -205,7 +213,11 @@ impl SendRing {
     #[inline]
     fn tell<const RINGS: bool>(&mut self, count: usize) -> Posted {
         if !RINGS {
+            if self.owed_until != self.work.first_before(count) {
+                self.owed = 0;
+            }
             self.owed = self.owed.saturating_add(count);
+            self.owed_until = self.work.first();
             return Posted::All;
         }
         match self.session.ring(&self.doorbell) {

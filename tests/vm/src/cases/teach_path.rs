@@ -103,10 +103,10 @@ fn address_removed() -> CaseResult {
     let named = matches!(&error, ConnectError::NoGid { gid: Some(lost), .. } if *lost == gid);
     ensure(named, &error.to_string())?;
     says(
-        &error.to_string(),
+        &error.report().to_string(),
         &[
             "port 1 has no GID ::ffff:10.0.0.33",
-            "has its address changed?",
+            "cause: the address was removed",
         ],
     )?;
 
