@@ -14,7 +14,7 @@ fn an_event_reaches_its_object_and_is_acked_when_dropped() {
         }
         let (object, registration) = rig.object(kind.class());
         rig.raise(registration.token().as_raw(), kind);
-        let event = rig.events.next().unwrap();
+        let event = rig.next();
         assert_eq!(event.kind(), kind);
         assert!(
             matches!(event.subject(), Subject::Probe(live) if std::sync::Arc::ptr_eq(live, &object))
@@ -35,12 +35,12 @@ fn a_port_event_names_its_port_at_full_width() {
     {
         for port in [1, 2, 256, u32::MAX] {
             rig.raise(u64::from(port), kind);
-            let event = rig.events.next().unwrap();
+            let event = rig.next();
             assert_eq!(event.kind(), kind);
             assert!(matches!(event.subject(), Subject::Port(found) if *found == port));
         }
         rig.raise(A_TOKEN_OF_NOBODY, kind);
-        let event = rig.events.next().unwrap();
+        let event = rig.next();
         assert!(matches!(
             event.subject(),
             Subject::Unknown(A_TOKEN_OF_NOBODY)
@@ -52,7 +52,7 @@ fn a_port_event_names_its_port_at_full_width() {
 fn a_device_event_is_about_the_device() {
     let rig = Rig::new();
     rig.raise(0, AsyncEventKind::DeviceSpeedChange);
-    let event = rig.events.next().unwrap();
+    let event = rig.next();
     assert!(matches!(event.subject(), Subject::Device));
     assert!(!rig.status.is_gone());
 }
@@ -64,7 +64,7 @@ fn a_type_from_the_future_keeps_its_element_and_is_acked_for_the_object() {
     let element = registration.token().as_raw();
     rig.raise(element, AsyncEventKind::Unknown(21));
     rig.raise(3, AsyncEventKind::Unknown(99));
-    let event = rig.events.next().unwrap();
+    let event = rig.next();
     assert_eq!(event.kind(), AsyncEventKind::Unknown(21));
     assert!(matches!(event.subject(), Subject::Unknown(found) if *found == element));
     assert_eq!(
@@ -74,10 +74,7 @@ fn a_type_from_the_future_keeps_its_element_and_is_acked_for_the_object() {
         ),
         (1, 0)
     );
-    assert!(matches!(
-        rig.events.next().unwrap().subject(),
-        Subject::Unknown(3)
-    ));
+    assert!(matches!(rig.next().subject(), Subject::Unknown(3)));
 }
 
 #[test]
@@ -90,7 +87,7 @@ fn a_type_that_does_not_fit_the_object_does_not_reach_it_and_is_acked() {
         .filter(|kind| kind.class() != Class::Cq);
     for (count, kind) in (1..).zip(strange) {
         rig.raise(element, kind);
-        let event = rig.events.next().unwrap();
+        let event = rig.next();
         assert!(
             matches!(event.subject(), Subject::Unknown(found) if *found == element),
             "{event:?}"
@@ -118,7 +115,7 @@ fn an_object_whose_last_handle_is_going_is_gone_and_its_event_acked() {
         registration.token().as_raw(),
         AsyncEventKind::SrqLimitReached,
     );
-    let event = rig.events.next().unwrap();
+    let event = rig.next();
     let token = registration.token();
     assert!(matches!(event.subject(), Subject::Gone(gone) if *gone == token));
     assert_eq!(
@@ -156,7 +153,7 @@ fn the_object_lives_as_long_as_its_event() {
     let (object, registration) = rig.object(Class::Qp);
     let weak = std::sync::Arc::downgrade(&object);
     rig.raise(registration.token().as_raw(), AsyncEventKind::SqDrained);
-    let event = rig.events.next().unwrap();
+    let event = rig.next();
     drop(object);
     assert!(weak.upgrade().is_some());
     std::thread::spawn(move || drop(event)).join().unwrap();
@@ -170,9 +167,9 @@ fn an_event_about_a_queue_pair_is_noted_for_those_who_post_to_it() {
     let (_object, registration) = rig.object(Class::Qp);
     let before = rig.status.error_epoch();
     rig.raise(1, AsyncEventKind::PortErr);
-    drop(rig.events.next().unwrap());
+    drop(rig.next());
     assert_eq!(rig.status.error_epoch(), before);
     rig.raise(registration.token().as_raw(), AsyncEventKind::QpFatal);
-    drop(rig.events.next().unwrap());
+    drop(rig.next());
     assert_ne!(rig.status.error_epoch(), before);
 }

@@ -55,10 +55,10 @@ fn depths() -> CaseResult {
         .build();
     let error = error.err().ok_or("a vector that is not there")?;
     let vectors = u64::from(context.num_comp_vectors());
-    let limit = Limit::Exceeded {
-        name: "highest comp_vector",
+    let limit = Limit::NoSuch {
+        name: "comp_vector",
         asked: vectors,
-        has: vectors - 1,
+        count: vectors,
     };
     same("limits", &error.limits, &vec![limit])?;
     Ok(Verdict::Passed)
