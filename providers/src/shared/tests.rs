@@ -26,6 +26,13 @@ fn queue(bytes: usize, log2: u32, mask: u32) -> Result<SharedQueue<48>, &'static
     SharedQueue::new(Mapping::Heap(words(bytes, log2, mask)))
 }
 
+/// The words that are not zero, with their places, but for the first, in which the header begins.
+fn written(memory: &[AtomicU64]) -> Vec<(usize, u64)> {
+    let words = memory.iter().map(|word| word.load(Ordering::Relaxed));
+    let words = words.enumerate().skip(1);
+    words.filter(|(_, word)| *word != 0).collect()
+}
+
 #[test]
 fn takes_what_fits_exactly_and_nothing_less() {
     let queue_of = |bytes| queue(bytes, 6, 3);
@@ -86,13 +93,7 @@ fn writes_inside_its_slot_only() {
     let mut tail = slot.reborrow().tail();
     tail.push(3);
     tail.push(4);
-    let found: Vec<(usize, u64)> = memory
-        .iter()
-        .map(|word| word.load(Ordering::Relaxed))
-        .enumerate()
-        .skip(1)
-        .filter(|(_, word)| *word != 0)
-        .collect();
+    let found = written(&memory);
     let start = (384 + 2 * 64) / 8;
     assert_eq!(
         found,
@@ -130,13 +131,7 @@ fn a_pair_follows_the_head() {
     let memory = words(384 + 4 * 64, 6, 3);
     let mut queue = SharedQueue::<40>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
     queue.slot_mut(1).put_pair(&[7, 8]);
-    let found: Vec<(usize, u64)> = memory
-        .iter()
-        .map(|word| word.load(Ordering::Relaxed))
-        .enumerate()
-        .skip(1)
-        .filter(|(_, word)| *word != 0)
-        .collect();
+    let found = written(&memory);
     let at = (384 + 64 + 40) / 8;
     assert_eq!(found, [(at, 7), (at + 1, 8)]);
 }
