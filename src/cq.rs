@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
 use crate::attr::DeviceAttr;
-use crate::channel::{Bell, ChannelSource, CompletionChannel};
+use crate::channel::{ChannelSource, CompletionChannel, Crowd};
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder, Limit, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
@@ -41,10 +40,8 @@ pub(crate) struct CqInner {
     registration: Registration,
     user_data: UserData,
     pub(crate) channel: Option<Arc<ChannelSource>>,
-    /// How many wait for a completion, armed or about to arm.
-    pub(crate) waiting: AtomicU32,
-    /// Wakes them when it is destroyed.
-    pub(crate) bell: Bell,
+    /// Those who wait for a completion; they are woken when it is destroyed.
+    pub(crate) crowd: Crowd,
     context: Context,
 }
 
@@ -165,8 +162,7 @@ impl<'c> CompletionQueueBuilder<'c> {
                 registration,
                 user_data: self.user_data,
                 channel: channel.cloned(),
-                waiting: AtomicU32::new(0),
-                bell: Bell::default(),
+                crowd: Crowd::default(),
                 context: self.context.clone(),
             });
             let object = WeakObject::Cq(WeakCompletionQueue(Arc::downgrade(&inner)));
@@ -322,7 +318,7 @@ impl Teardown for CompletionQueue {
     }
 
     fn tell_waiters(&self) {
-        self.inner.bell.ring();
+        self.inner.crowd.bell.ring();
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::command::{Command, Reply};
 use crate::layout::cmd::IB_USER_VERBS_CMD_POST_SEND;
@@ -32,7 +32,7 @@ pub struct Status {
     /// Ends with the device, or with this value.
     life: Life,
     gone: AtomicBool,
-    when_gone: OnceLock<Box<dyn WhenGone>>,
+    when_gone: Mutex<Option<Arc<dyn WhenGone>>>,
     errors: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl Status {
             process: Mark::here(),
             life: Life::begin(),
             gone: AtomicBool::new(false),
-            when_gone: OnceLock::new(),
+            when_gone: Mutex::new(None),
             errors: AtomicU32::new(0),
         }
     }
@@ -67,35 +67,47 @@ impl Status {
     /// Records that the device has been removed. Whoever does so first tells the one who is to be
     /// [told](Self::tell_when_gone).
     pub fn mark_gone(&self) {
-        // Relaxed: as above; the one who is told has the fence below.
+        // Relaxed: as above; the one who is told has the lock.
         if self.gone.swap(true, Ordering::Relaxed) {
             return;
         }
         self.life.end();
-        // Pairs with the fence in `tell_when_gone`: either the listener is seen here, or the mark there.
-        fence(Ordering::SeqCst);
         self.tell();
     }
 
     /// Names the one who is told when the device is found to be gone, at once if it has been. There is
     /// one; what comes after it is ignored.
-    pub fn tell_when_gone(&self, listener: Box<dyn WhenGone>) {
-        if self.when_gone.set(listener).is_err() {
-            return;
+    pub fn tell_when_gone(&self, listener: Arc<dyn WhenGone>) {
+        {
+            let mut named = self.when_gone();
+            if named.is_some() {
+                return;
+            }
+            *named = Some(listener);
         }
-        // Pairs with the fence in `mark_gone`.
-        fence(Ordering::SeqCst);
+        // Who marked the device before it looked for a listener, and found none, had the lock before:
+        // then the mark is seen here.
         if self.is_gone() {
             self.tell();
         }
     }
 
     fn tell(&self) {
-        if self.is_ours()
-            && let Some(listener) = self.when_gone.get()
-        {
+        if !self.is_ours() {
+            return;
+        }
+        // Told without the lock.
+        let listener = self.when_gone().clone();
+        if let Some(listener) = listener {
             listener.device_gone();
         }
+    }
+
+    fn when_gone(&self) -> MutexGuard<'_, Option<Arc<dyn WhenGone>>> {
+        // Whole after a panic as before it: it is only ever set.
+        self.when_gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What says in one comparison that the calling process is the one that opened the device, and

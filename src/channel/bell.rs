@@ -31,7 +31,7 @@ struct Hung {
     has_nudged: AtomicBool,
     /// In place of the descriptor, which loom cannot wait for.
     #[cfg(all(test, uverbs_loom))]
-    model: model::Readiness,
+    model: super::model::Readiness,
 }
 
 impl Bell {
@@ -49,7 +49,7 @@ impl Bell {
             is_rung: AtomicBool::new(false),
             has_nudged: AtomicBool::new(false),
             #[cfg(all(test, uverbs_loom))]
-            model: model::Readiness::default(),
+            model: super::model::Readiness::default(),
         }));
         Ok(hung.insert(rope).clone())
     }
@@ -74,11 +74,26 @@ impl Bell {
             hung.has_nudged.store(true, Ordering::Release);
             // As above.
             let _: Result<usize, Nix> = hung.fd.write(1);
+            #[cfg(all(test, uverbs_loom))]
+            hung.model.begin();
+        }
+    }
+
+    /// What a model of the channel does when an event has come.
+    #[cfg(all(test, uverbs_loom))]
+    pub(super) fn event_came(&self) {
+        if let Some(Rope(hung)) = &*lock(&self.0) {
+            hung.model.begin();
         }
     }
 }
 
 impl Rope {
+    #[cfg(all(test, uverbs_loom))]
+    pub(super) fn model(&self) -> &super::model::Readiness {
+        &self.0.model
+    }
+
     /// Whether the queue has been destroyed since the bell was hung up.
     pub(crate) fn is_rung(&self) -> bool {
         // Acquire: pairs with the Release store in `ring`.
@@ -131,105 +146,6 @@ mod tests {
         bell.ring();
         for rope in [&one, &other, &one] {
             assert!(rope.take_nudge() && rope.is_rung());
-        }
-    }
-}
-
-/// The bell and the gate under loom, as a wait and a destroy use them.
-#[cfg(all(test, uverbs_loom))]
-#[allow(clippy::unwrap_used, reason = "a test may fail")]
-mod model {
-    use std::sync::Arc;
-
-    use loom::thread;
-
-    use super::Bell;
-    use crate::event::model::check_and_break;
-    use crate::event::sync::{Condvar, Fault, Mutex, lock, planted, wait};
-    use crate::gate::Gate;
-
-    #[derive(Default)]
-    struct Queue {
-        gate: Gate,
-        bell: Bell,
-    }
-
-    impl Queue {
-        /// Waits as `CompletionQueue::wait` does; nothing but a destroy ends it.
-        fn wait(&self) {
-            let late = planted(Fault::HangAfterArming);
-            let hung = (!late).then(|| self.bell.hang().unwrap());
-            // The arming.
-            if self.gate.enter().is_none() {
-                return;
-            }
-            let rope = hung.unwrap_or_else(|| self.bell.hang().unwrap());
-            rope.0.model.wait();
-            assert!(rope.is_rung(), "woken, and no reason");
-        }
-
-        /// As `teardown::close`.
-        fn destroy(&self) {
-            if planted(Fault::RingBeforeClosing) {
-                self.bell.ring();
-            }
-            self.gate.enter_alone().unwrap().destroyed();
-            if !planted(Fault::RingBeforeClosing) {
-                self.bell.ring();
-            }
-        }
-    }
-
-    #[test]
-    fn a_destroy_ends_a_wait_whenever_it_comes() {
-        fn model() {
-            let queue = Arc::new(Queue::default());
-            let waiters = [(); 2].map(|()| {
-                let queue = Arc::clone(&queue);
-                thread::spawn(move || queue.wait())
-            });
-            queue.destroy();
-            for waiter in waiters {
-                waiter.join().unwrap();
-            }
-        }
-        check_and_break(model, &[Fault::HangAfterArming, Fault::RingBeforeClosing]);
-    }
-
-    #[test]
-    fn a_destroy_that_is_refused_ends_no_wait_and_the_next_one_does() {
-        fn model() {
-            let queue = Arc::new(Queue::default());
-            let waiter = {
-                let queue = Arc::clone(&queue);
-                thread::spawn(move || queue.wait())
-            };
-            // EBUSY: the gate opens again, and nobody is told.
-            drop(queue.gate.enter_alone().unwrap());
-            queue.destroy();
-            waiter.join().unwrap();
-        }
-        check_and_break(model, &[Fault::HangAfterArming]);
-    }
-
-    /// What `poll()` and an eventfd do together.
-    #[derive(Debug, Default)]
-    pub(super) struct Readiness {
-        has_begun: Mutex<bool>,
-        changed: Condvar,
-    }
-
-    impl Readiness {
-        pub(super) fn begin(&self) {
-            *lock(&self.has_begun) = true;
-            self.changed.notify_all();
-        }
-
-        fn wait(&self) {
-            let mut has_begun = lock(&self.has_begun);
-            while !*has_begun {
-                has_begun = wait(&self.changed, has_begun);
-            }
         }
     }
 }

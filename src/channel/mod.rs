@@ -10,8 +10,11 @@
 
 mod bell;
 mod event;
+#[cfg(all(test, uverbs_loom))]
+mod model;
 mod source;
 mod wait;
+mod waiter;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -19,14 +22,14 @@ use std::time::Duration;
 
 use uverbs_providers::verbs;
 
-pub(crate) use self::bell::Bell;
 #[cfg(feature = "tokio")]
 pub(crate) use self::bell::Rope;
 pub use self::event::{CompletionAcks, CompletionEvent};
 pub(crate) use self::source::ChannelSource;
 pub use self::wait::WaitError;
+pub(crate) use self::waiter::Crowd;
 #[cfg(feature = "tokio")]
-pub(crate) use self::wait::{Step, Waiter};
+pub(crate) use self::waiter::{Step, Waiter};
 
 use crate::context::Context;
 use crate::error::{CreateError, CreateErrorCause};

@@ -1,10 +1,6 @@
-//! Arm, poll once more, wait: in this order, so that no completion is slept through.
-//!
-//! Ground truth: `ibv_req_notify_cq(3)`: only what comes after the arming is told. It must never wait
-//! without having polled an armed queue and found it empty.
+//! Waiting for completions of one queue, and why there may be none to be had.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,7 +9,7 @@ use uverbs_providers::contract::Arm;
 use uverbs_providers::error::PollError;
 use uverbs_providers::wc::Wc;
 
-use super::bell::Rope;
+use super::waiter::{Awaited, Crowd, Step, Waiter};
 use super::{ChannelSource, CompletionEvent};
 use crate::cq::CompletionQueue;
 use crate::error::{ObjectError, into_io};
@@ -111,19 +107,6 @@ impl Explain for WaitError {
 
 into_io!(WaitError);
 
-/// What to do next in order to wait.
-pub(crate) enum Step<'b> {
-    /// There are completions.
-    Ready(&'b mut [Wc]),
-    /// The queue is armed, and was empty after that.
-    Wait {
-        /// As it was given.
-        room: &'b mut [Wc],
-        /// Tells of the queue's destroy.
-        rope: Rope,
-    },
-}
-
 impl CompletionQueue {
     /// Polls, and waits for completions if there are none: arms the queue, polls once more, waits
     /// for the event, acks it. Gives the part of `out` that was filled, never an empty one unless
@@ -194,95 +177,34 @@ impl CompletionQueue {
     }
 }
 
-/// One who waits for completions of a queue, perhaps beside others.
-pub(crate) struct Waiter<'q> {
-    cq: &'q CompletionQueue,
-    /// Whether it is among those that the queue counts.
-    is_counted: bool,
-    /// Whether it has taken an event, which others may have waited for, too; or the hint of one who had.
-    is_told: bool,
+impl Awaited for CompletionQueue {
+    type Error = WaitError;
+
+    fn check(&self) -> Result<(), WaitError> {
+        Ok(self.source()?.file().check()?)
+    }
+
+    fn poll(&self, out: &mut [Wc]) -> Result<usize, WaitError> {
+        Ok(Self::poll(self, out)?.len())
+    }
+
+    fn arm(&self) -> Result<(), WaitError> {
+        Ok(Self::arm(self, Arm::Next)?)
+    }
+
+    fn crowd(&self) -> &Crowd {
+        &self.inner.crowd
+    }
 }
 
-impl<'q> Waiter<'q> {
-    pub(crate) const fn new(cq: &'q CompletionQueue) -> Self {
-        Self {
-            cq,
-            is_counted: false,
-            is_told: false,
-        }
-    }
-
-    /// Polls; if there is nothing, arms and polls once more.
-    pub(crate) fn step<'b>(&mut self, out: &'b mut [Wc]) -> Result<Step<'b>, WaitError> {
-        let cq = self.cq;
-        let wanted = !out.is_empty();
-        // Even where there is something to be polled: whoever was stopped is to end.
-        cq.source()?.file().check()?;
-        if self.is_told && self.others_wait() {
-            // The event that was taken here has disarmed the queue, and nobody else would be told of
-            // what comes after the poll.
-            cq.arm(Arm::Next)?;
-        }
-        let count = self.poll(out)?;
-        if count != 0 || !wanted {
-            return Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()));
-        }
-        self.count_in();
-        // Before the arming: see there.
-        let rope = cq.inner.bell.hang()?;
-        cq.arm(Arm::Next)?;
-        let count = self.poll(out)?;
-        if count == 0 {
-            return Ok(Step::Wait { room: out, rope });
-        }
-        Ok(Step::Ready(out.get_mut(..count).unwrap_or_default()))
-    }
-
-    /// Polls. No event tells of what came between the one that was taken here and the arming: if there
-    /// may be more of it than there was room for, the next one is to look.
-    fn poll(&self, out: &mut [Wc]) -> Result<usize, WaitError> {
-        let count = self.cq.poll(out)?.len();
-        if self.is_told && count == out.len() && self.others_wait() {
-            self.cq.inner.bell.nudge();
-        }
-        Ok(count)
-    }
-
-    /// Somebody has left completions that no event will tell of.
-    pub(crate) const fn nudged(&mut self) {
-        self.is_told = true;
-    }
-
+impl Waiter<'_, CompletionQueue> {
     /// Acks an event of the queue; hands another's over.
     pub(crate) fn told(&mut self, event: CompletionEvent) -> Result<(), WaitError> {
-        if event.cq() == self.cq {
-            self.is_told = true;
+        if event.cq() == self.queue() {
+            self.nudged();
             Ok(())
         } else {
             Err(WaitError::OtherQueue(event))
-        }
-    }
-
-    fn count_in(&mut self) {
-        if !self.is_counted {
-            self.is_counted = true;
-            // SeqCst, and before the arming: whoever takes the event that this arming leads to finds
-            // this one counted in `others_wait`; of a later arming nobody has to know.
-            self.cq.inner.waiting.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn others_wait(&self) -> bool {
-        // SeqCst: pairs with `count_in`.
-        self.cq.inner.waiting.load(Ordering::SeqCst) > u32::from(self.is_counted)
-    }
-}
-
-impl Drop for Waiter<'_> {
-    fn drop(&mut self) {
-        if self.is_counted {
-            // Relaxed: who is seen to wait for too long costs an arming.
-            self.cq.inner.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

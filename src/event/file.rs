@@ -80,7 +80,7 @@ impl EventFile {
     pub(crate) fn leader(file: OwnedFd, status: Arc<Status>) -> io::Result<Arc<Self>> {
         let leader = Arc::new(Self::new(file, status)?);
         let ends = EndsWithDevice(Arc::downgrade(&leader));
-        leader.status.tell_when_gone(Box::new(ends));
+        leader.status.tell_when_gone(Arc::new(ends));
         Ok(leader)
     }
 

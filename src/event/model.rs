@@ -43,7 +43,7 @@ pub(crate) fn check_and_break<M: Fn() + Send + Sync + Copy + 'static>(model: M, 
 
 /// The same through those orders only that force a thread to give way at most so often: all orders
 /// of four or five threads are too many.
-fn check_and_break_within<M: Fn() + Send + Sync + Copy + 'static>(
+pub(crate) fn check_and_break_within<M: Fn() + Send + Sync + Copy + 'static>(
     switches: Option<usize>,
     model: M,
     faults: &[Fault],

@@ -12,7 +12,7 @@ use std::sync as source;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-pub(crate) use self::source::atomic::{AtomicBool, Ordering};
+pub(crate) use self::source::atomic::{AtomicBool, AtomicU32, Ordering};
 pub(crate) use self::source::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -116,6 +116,12 @@ pub(crate) enum Fault {
     /// A destroy wakes those who wait before it is alone at the gate.
     #[cfg(all(test, uverbs_loom))]
     RingBeforeClosing,
+    /// Who takes an event does not arm the queue again for the others who wait.
+    NoArmingForOthers,
+    /// Who leaves completions that no event tells of does not say so to the others.
+    NoNudge,
+    /// Who waits is counted only when an event may have been raised for it.
+    CountAfterArming,
 }
 
 /// Whether a model has put in this fault. Outside of the models never, and at no cost.

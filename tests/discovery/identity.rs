@@ -24,6 +24,7 @@ fn replace(machine: &Machine, new: Dev) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn renamed_it_is_the_same_device() {
     let machine = machine();
     let devices = machine.both().map(|discovery| only(&discovery));
@@ -49,6 +50,7 @@ fn renamed_it_is_the_same_device() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn added_again_under_its_name_it_is_another() {
     for way in [0, 1] {
         let machine = machine();
@@ -68,6 +70,7 @@ fn added_again_under_its_name_it_is_another() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn another_that_got_its_node_is_not_opened_for_it() {
     for way in [0, 1] {
         let machine = machine();
@@ -88,6 +91,7 @@ fn another_that_got_its_node_is_not_opened_for_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn with_another_number_it_is_not_the_one_that_was_listed() {
     for way in [0, 1] {
         let machine = machine();

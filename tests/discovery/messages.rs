@@ -100,6 +100,7 @@ fn an_unknown_version_of_the_uverbs_abi() {
 
 /// Without sysfs nobody says so; whether the kernel is too old the first command tells.
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn no_version_of_the_uverbs_abi_is_no_obstacle() {
     let machine = machine();
     std::fs::remove_file(machine.path("sys/class/infiniband_verbs/abi_version")).unwrap();

@@ -9,6 +9,7 @@ fn machine() -> Machine {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn under_the_kernels_name() {
     let machine = machine();
     machine.link("dev/infiniband/uverbs0", "/dev/null");
@@ -20,6 +21,7 @@ fn under_the_kernels_name() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn under_another_name_also_beside_a_stale_one() {
     for is_stale in [false, true] {
         let machine = machine();
@@ -46,6 +48,7 @@ fn under_another_name_also_beside_a_stale_one() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn by_its_number_in_dev_char() {
     let machine = machine();
     machine.link("dev/char/1:3", "/dev/null");
@@ -61,6 +64,7 @@ fn by_its_number_in_dev_char() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn a_missing_node_and_a_stale_one_are_told_apart() {
     let machine = machine();
     let node = machine.path("dev/infiniband/uverbs0");
@@ -98,6 +102,7 @@ fn a_missing_node_and_a_stale_one_are_told_apart() {
 
 /// The number is right, and there is nothing behind it.
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no openat(2)")]
 fn a_node_that_is_left_over_from_a_device() {
     let machine = machine();
     machine.link("dev/infiniband/uverbs0", "/dev/null");

@@ -95,9 +95,9 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
         cargo.args(["-p", "uverbs-providers", "--lib", "lock::model"]);
         cargo
     })?;
-    layer("model: event ledger", {
+    layer("model: event ledger, and waiting", {
         let mut cargo = loom();
-        cargo.args(["-p", "uverbs", "--lib", "event::model"]);
+        cargo.args(["-p", "uverbs", "--lib", "::model::"]);
         cargo
     })?;
     let whole = options.kernels.iter().map(|kernel| (kernel, false));
