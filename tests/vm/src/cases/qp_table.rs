@@ -1,12 +1,14 @@
 //! Which attributes which transition takes: the library's verdict against the kernel's own.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use uverbs::abi::layout::cmd::{
     IB_USER_VERBS_CMD_MODIFY_QP, ib_uverbs_modify_qp, ib_uverbs_qp_dest,
 };
 use uverbs::abi::{Command, Session};
 use uverbs::{
-    AccessFlags, AckTimeout, Errno, ModifyErrorCause, Mtu, QpAttr, QpAttrMask, QpState, QueuePair,
-    Rc, RnrTimer, Transport,
+    AccessFlags, AckTimeout, Errno, Gid, ModifyErrorCause, Mtu, QpAttr, QpAttrMask, QpState,
+    QueuePair, Rc, RnrTimer, Transport,
 };
 
 use super::pair::{End, Failure, Shape, Spy, ensure, open, same, wait_for};
@@ -272,6 +274,9 @@ fn values(end: &End, peer: &End) -> Result<QpAttr, Failure> {
 /// given.
 const SETS: usize = 1 << 17;
 
+/// A multicast address, of the family of the own one.
+const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 255, 0, 1));
+
 /// Every set of attributes for every transition from a state: whatever is refused here the kernel
 /// refuses with `EINVAL`, and says no more, while the error names what is missing or superfluous; and
 /// whatever is not refused here the kernel takes. All 131,072 sets for each of the seven states to go to
@@ -280,10 +285,14 @@ fn every_mask<T: Transport>(row: Row, from: QpState) -> CaseResult {
     let (spy, context, session) = Spy::open("rxe0")?;
     let end = Shape::default().prepare(&context.alloc_pd()?)?;
     let peer = Shape::default().prepare(&open("rxe1")?.1)?;
-    let values = QpAttr {
+    let mut values = QpAttr {
         cur_state: Some(from),
         ..values(&end, &peer)?
     };
+    // The kernel looks a peer's network address up before it looks at the set, and that takes a hundred
+    // times as long as all the rest. A group's it makes by itself; `modify_table` has a peer's.
+    let path = values.path.as_mut().ok_or("no path")?;
+    path.global.as_mut().ok_or("no global part")?.dgid = Gid::from(GROUP);
     let qp = end.pd.create_qp::<T>(&end.cq, &end.cq).build()?;
     let handle = spy.last("QP_CREATE")?;
     let stride = if crate::guest::full() { 1 } else { 509 };
