@@ -6,7 +6,7 @@
 mod events;
 
 use events::{Result, Talk};
-use uverbs::tokio::{AsyncEventStream, CompletionStream};
+use uverbs::stream::{AsyncEventStream, CompletionStream};
 
 fn main() -> Result<()> {
     run(std::env::args().nth(1))

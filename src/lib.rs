@@ -150,9 +150,9 @@ mod options;
 mod pd;
 mod qp;
 mod srq;
-mod teardown;
 #[cfg(feature = "tokio")]
-pub mod tokio;
+pub mod stream;
+mod teardown;
 mod user_data;
 mod wq;
 

@@ -9,7 +9,7 @@ mod support;
 use std::time::Duration;
 
 use support::channel::{A_WHILE, Loop, on_thread};
-use uverbs::tokio::CompletionStream;
+use uverbs::stream::CompletionStream;
 use uverbs::{WaitError, Wc};
 
 fn count() -> usize {

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use support::channel::{Loop, connected, on_thread, plain, send};
 use uverbs::event::EventError;
-use uverbs::tokio::{AsyncEventStream, CompletionStream};
+use uverbs::stream::{AsyncEventStream, CompletionStream};
 use uverbs::{
     Arm, AsyncEvent, AsyncEventKind, AsyncEvents, CompletionAcks, CompletionChannel,
     CompletionQueue, Context, CreateError, DestroyErrorCause, PollError, Subject, WaitError, Wc,

@@ -170,7 +170,7 @@ fn a_child_takes_no_completion_event_acks_none_and_stops_nobody() {
 #[cfg(feature = "tokio")]
 #[cfg_attr(miri, ignore = "Miri cannot fork")]
 fn a_child_that_drops_streams_does_not_make_its_parent_deaf() {
-    use uverbs::tokio::{AsyncEventStream, CompletionStream};
+    use uverbs::stream::{AsyncEventStream, CompletionStream};
 
     let Pair { a, b, .. } = pair();
     let channel = a.context.create_completion_channel().unwrap();

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice};
-use uverbs::tokio::{AsyncEventStream, CompletionStream};
+use uverbs::stream::{AsyncEventStream, CompletionStream};
 use uverbs::{
     Arm, AsyncEventKind, CompletionChannel, CompletionEvent, CompletionQueue, ConnectOptions,
     Context, PathOptions, PollError, PostCause, QueuePair, Rc, RecvWr, SendWr, Subject, WaitError,

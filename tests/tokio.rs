@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice};
-use uverbs::tokio::{AsyncEventStream, CompletionStream};
+use uverbs::stream::{AsyncEventStream, CompletionStream};
 use uverbs::{
     Arm, AsyncEventKind, CompletionChannel, CompletionQueue, ConnectOptions, Context, Errno,
     PathOptions, PollError, QueuePair, Rc, RecvWr, SendWr, Subject, WaitError, Wc,
@@ -452,4 +452,19 @@ fn a_stream_that_waits_uses_no_processor() {
         let micros = used() - before;
         assert!(micros < 100_000, "{micros} µs of 500,000");
     });
+}
+
+/// Everything of this crate by its bare name, beside the runtime's crate by its own.
+mod beside_the_runtime {
+    #![allow(clippy::wildcard_imports, reason = "they are what is tried")]
+
+    use uverbs::*;
+
+    #[tokio::test]
+    async fn a_glob_import_leaves_the_crate_tokio_where_it_is() {
+        let context: Context = fake::Fabric::new().add_device("rxe0").open().unwrap();
+        let mut waiting = stream::AsyncEventStream::new(&context.events()).unwrap();
+        let none = tokio::time::timeout(super::A_WHILE, waiting.next());
+        assert!(none.await.is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! Events as streams, for programs that run on tokio (feature `tokio`).
 //!
 //! ```
-//! use uverbs::tokio::CompletionStream;
+//! use uverbs::stream::CompletionStream;
 //! use uverbs::Wc;
 //! # use uverbs::{AccessFlags, ConnectOptions, PathOptions, Rc, RecvWr, SendWr};
 //!
@@ -25,8 +25,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! (`use uverbs::*` would hide the crate `tokio` behind this module: name what you use.)
 //!
 //! Whoever drops a future or a stream loses no event: one is taken from the kernel in the same step
 //! in which it is handed over. Streams of one reader or channel share its events, as threads do.
