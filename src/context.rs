@@ -13,6 +13,7 @@ use uverbs_abi::netlink::Client;
 use uverbs_abi::{Cause, Command, CommandError, Errno, IoctlOnly, Kernel, Session};
 use uverbs_providers::contract::Provider;
 use uverbs_providers::error::CloseError;
+use uverbs_providers::types::QueueId;
 use uverbs_providers::verbs;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -20,7 +21,7 @@ use crate::attr::{DeviceAttr, PortAttr};
 use crate::channel::CompletionChannel;
 use crate::cq::CompletionQueueBuilder;
 use crate::device::{Device, Discovery, OpenFile, Wire, other_abi};
-use crate::error::{AllocPdError, CreateError, Holder, OpenError, QueryError, QueryTarget};
+use crate::error::{AllocPdError, CreateError, OpenError, QueryError, QueryTarget};
 use crate::event::{AsyncEvents, EventQueueError, EventSource};
 use crate::gid::{Gid, GidEntry, GidType};
 use crate::living::Living;
@@ -467,7 +468,7 @@ impl Context {
     /// Destroys a queue, which then rests on nothing. Not for a forked child.
     pub(crate) fn closing<R>(
         &self,
-        holder: Holder,
+        holder: QueueId,
         destroy: impl FnOnce() -> Result<R, CloseError>,
     ) -> Result<R, CloseError> {
         let rests = self.living().leave(holder);

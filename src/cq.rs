@@ -8,12 +8,13 @@ use std::time::Duration;
 use uverbs_abi::Session;
 use uverbs_providers::contract::{Arm, CqOps, CqSpec, ExclusiveCq};
 use uverbs_providers::error::PollError;
+use uverbs_providers::types::QueueId;
 use uverbs_providers::wc::Wc;
 
 use crate::attr::DeviceAttr;
 use crate::channel::{ChannelSource, CompletionChannel, Crowd};
 use crate::context::Context;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder, Limit, ObjectError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, Limit, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
 use crate::teardown::{self, Teardown};
@@ -295,6 +296,10 @@ impl CompletionQueue {
 impl Teardown for CompletionQueue {
     const USERS: &'static str = "queue pairs still report to it";
 
+    fn id(&self) -> QueueId {
+        QueueId::CompletionQueue(self.inner.ops.handle())
+    }
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }
@@ -307,7 +312,7 @@ impl Teardown for CompletionQueue {
         self.inner.context.session()
     }
 
-    fn holders(&self) -> Vec<Holder> {
+    fn holders(&self) -> Vec<QueueId> {
         let handle = self.inner.ops.handle();
         let living = self.inner.context.living();
         living.holders(|on| on.cqs.contains(&handle))

@@ -167,8 +167,8 @@ pub use device::{Device, NetnsMode, NodeType, devices, netns_mode};
 pub use diagnose::{MemoryFinding, PathFinding};
 pub use error::{
     AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,
-    DestroyError, DestroyErrorCause, Holder, Limit, ListError, NoProviderReason, ObjectError,
-    OpenError, QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
+    DestroyError, DestroyErrorCause, Limit, ListError, NoProviderReason, ObjectError, OpenError,
+    QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
 };
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, EventError, Subject};
 pub use gid::{Gid, GidEntry, GidType};
@@ -188,12 +188,13 @@ pub use uverbs_abi::layout::driver::DriverId;
 pub use uverbs_abi::{Cause, CommandError, Errno, Explain, Note, Report};
 pub use uverbs_providers::contract::Arm;
 pub use uverbs_providers::error::{
-    CreateError as ProviderCreateError, PollError, PostCause, PostError,
+    CreateError as ProviderCreateError, PollError, PostCause, PostError, TakeCause, TakeError,
 };
 pub use uverbs_providers::explain::Explanation;
 pub use uverbs_providers::sge::Sge;
 pub use uverbs_providers::types::{
-    AccessFlags, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, Rkey, WqNum,
+    AccessFlags, CqHandle, Lkey, Mtu, QpCaps, QpNum, QpState, QpType, QueueId, Rkey, SrqHandle,
+    WqNum,
 };
 pub use uverbs_providers::wc::{Wc, WcError, WcFlags, WcOpcode, WcStatus};
 pub use uverbs_providers::wr::{Payload, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr};

@@ -10,14 +10,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use uverbs_providers::types::{AccessFlags, CqHandle, Lkey, PdHandle, SrqHandle};
-
-use crate::error::Holder;
+use uverbs_providers::types::{AccessFlags, CqHandle, Lkey, PdHandle, QueueId, SrqHandle};
 
 /// The objects of one open device.
 #[derive(Debug, Default)]
 pub(crate) struct Living {
-    queues: Mutex<BTreeMap<Holder, Rests>>,
+    queues: Mutex<BTreeMap<QueueId, Rests>>,
     regions: Mutex<BTreeMap<u32, Region>>,
 }
 
@@ -38,16 +36,16 @@ pub(crate) struct Region {
 }
 
 impl Living {
-    pub(crate) fn enter(&self, holder: Holder, rests: Rests) {
+    pub(crate) fn enter(&self, holder: QueueId, rests: Rests) {
         lock(&self.queues).insert(holder, rests);
     }
 
-    pub(crate) fn leave(&self, holder: Holder) -> Option<Rests> {
+    pub(crate) fn leave(&self, holder: QueueId) -> Option<Rests> {
         lock(&self.queues).remove(&holder)
     }
 
     /// Who rests on something.
-    pub(crate) fn holders(&self, rests: impl Fn(&Rests) -> bool) -> Vec<Holder> {
+    pub(crate) fn holders(&self, rests: impl Fn(&Rests) -> bool) -> Vec<QueueId> {
         let queues = lock(&self.queues);
         let found = queues.iter().filter(|(_, on)| rests(on));
         found.map(|(holder, _)| *holder).collect()

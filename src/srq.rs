@@ -8,11 +8,12 @@ use std::time::Duration;
 use uverbs_abi::{Errno, Session};
 use uverbs_providers::contract::{SrqOps, SrqSpec};
 use uverbs_providers::error::PostError;
+use uverbs_providers::types::QueueId;
 use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
 use crate::attr::DeviceAttr;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder, ObjectError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
@@ -274,6 +275,10 @@ impl SharedReceiveQueue {
 impl Teardown for SharedReceiveQueue {
     const USERS: &'static str = "queue pairs still draw from it";
 
+    fn id(&self) -> QueueId {
+        QueueId::SharedReceiveQueue(self.inner.ops.handle())
+    }
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }
@@ -286,7 +291,7 @@ impl Teardown for SharedReceiveQueue {
         self.inner.pd.context().session()
     }
 
-    fn holders(&self) -> Vec<Holder> {
+    fn holders(&self) -> Vec<QueueId> {
         let handle = self.inner.ops.handle();
         let living = self.inner.pd.context().living();
         living.holders(|on| on.srq == Some(handle))

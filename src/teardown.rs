@@ -10,11 +10,12 @@ use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::{Cause, CommandError, Errno, Session};
 use uverbs_providers::contract::Provider;
 use uverbs_providers::error::{CloseError, CreateError as ProviderError};
+use uverbs_providers::types::QueueId;
 
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{
-    CreateErrorCause, DestroyError, DestroyErrorCause, Holder, Limit, NoProviderReason, ObjectError,
+    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectError,
 };
 use crate::event::{
     AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
@@ -25,11 +26,13 @@ use crate::gate::{Gate, Pass};
 pub(crate) trait Teardown: Sized {
     /// Who can still be using it when the kernel says `EBUSY`: a clause.
     const USERS: &'static str = "something else still uses it";
+    /// What errors call it.
+    fn id(&self) -> QueueId;
     fn gate(&self) -> &Gate;
     fn registration(&self) -> &Registration;
     fn session(&self) -> &Session;
     /// Who does use it, as far as is known here. Asked for after the kernel has said `EBUSY`.
-    fn holders(&self) -> Vec<Holder> {
+    fn holders(&self) -> Vec<QueueId> {
         Vec::new()
     }
     /// Destroys the kernel object and gives the events that the kernel had handed out.
@@ -86,9 +89,10 @@ fn run<T: Teardown>(
     policy: ClosePolicy,
     limit: Option<Duration>,
 ) -> Result<(), DestroyError<T>> {
+    let id = object.id();
     let settling = match close(&object, policy) {
         Ok(settling) => settling,
-        Err(cause) if cause.is_of_one_gone() => return Err(DestroyError::gone(cause)),
+        Err(cause) if cause.is_of_one_gone() => return Err(DestroyError::gone(id, cause)),
         Err(cause) => return Err(refused(object, cause)),
     };
     let outcome = match limit {
@@ -98,17 +102,19 @@ fn run<T: Teardown>(
         }
         Some(limit) => settling.wait_timeout(limit),
     };
-    outcome.map_err(|outstanding| DestroyError::gone(DestroyErrorCause::StillHeld { outstanding }))
+    outcome
+        .map_err(|outstanding| DestroyError::gone(id, DestroyErrorCause::StillHeld { outstanding }))
 }
 
 fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> {
+    let id = object.id();
     let is_busy = matches!(cause, DestroyErrorCause::Busy { .. });
     let holders = if is_busy {
         object.holders()
     } else {
         Vec::new()
     };
-    DestroyError::kept(object, cause, holders)
+    DestroyError::kept(object, id, cause, holders)
 }
 
 /// Everything up to the wait. If it fails, the object is as it was, unless the cause says that it is

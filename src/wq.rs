@@ -8,11 +8,11 @@ use std::time::Duration;
 use uverbs_abi::Session;
 use uverbs_providers::contract::{WqOps, WqSpec};
 use uverbs_providers::error::CloseError;
-use uverbs_providers::types::WqNum;
+use uverbs_providers::types::{QueueId, WqNum};
 
 use crate::attr::DeviceAttr;
 use crate::cq::CompletionQueue;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, Holder};
+use crate::error::{CreateError, CreateErrorCause, DestroyError};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::living::Rests;
@@ -163,7 +163,7 @@ impl<'p> WorkQueueBuilder<'p> {
             cqs: [spec.cq; 2],
             srq: None,
         };
-        let holder = Holder::WorkQueue(ops.wq_num());
+        let holder = QueueId::WorkQueue(ops.wq_num());
         context.living().enter(holder, rests);
         let inner = reservation.commit_with(|registration| {
             let inner = Arc::new(WqInner {
@@ -260,6 +260,10 @@ impl WorkQueue {
 impl Teardown for WorkQueue {
     const USERS: &'static str = "indirection tables still name it";
 
+    fn id(&self) -> QueueId {
+        QueueId::WorkQueue(self.wq_num())
+    }
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }
@@ -280,7 +284,7 @@ impl Teardown for WorkQueue {
 impl WqInner {
     /// Destroys the kernel object. Not called in a forked child.
     fn close(&self) -> Result<u32, CloseError> {
-        let holder = Holder::WorkQueue(self.ops.wq_num());
+        let holder = QueueId::WorkQueue(self.ops.wq_num());
         self.pd.context().closing(holder, || self.ops.destroy())
     }
 }

@@ -203,7 +203,7 @@ fn a_queue_that_something_rests_on_cannot_be_destroyed_and_goes_on() {
     let Pair { a, .. } = pair();
     let error = a.cq.clone().destroy().unwrap_err();
     assert!(
-        error.to_string().starts_with("CQ_DESTROY failed (EBUSY"),
+        error.to_string().contains(": CQ_DESTROY failed (EBUSY"),
         "{error}"
     );
     assert_eq!(error.into_object().as_ref(), Some(&a.cq));
@@ -219,7 +219,7 @@ fn a_queue_that_something_rests_on_cannot_be_destroyed_and_goes_on() {
     assert_eq!((qp.caps().max_recv_wr, qp.caps().max_recv_sge), (0, 0));
     let error = srq.clone().destroy().unwrap_err();
     assert!(
-        error.to_string().starts_with("SRQ_DESTROY failed (EBUSY"),
+        error.to_string().contains(": SRQ_DESTROY failed (EBUSY"),
         "{error}"
     );
     srq.set_limit(2).unwrap();

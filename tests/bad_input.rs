@@ -391,16 +391,21 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
         .max_inline_data(16)
         .build()
         .unwrap();
+    let name = format!("queue pair {}", qp.qp_num());
     let region = pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap();
     let sge = region.slice(..).unwrap();
     assert_eq!(
         told(qp.post_recv(&[RecvWr::new(1, &[sge])])),
-        "nothing was posted: the queue pair is in state RESET; move it to INIT first"
+        format!(
+            "{name}: nothing was posted: the queue pair is in state RESET; move it to INIT first"
+        )
     );
     let endpoint = qp.prepare(&PathOptions::default()).unwrap();
     assert_eq!(
         told(qp.post_send(&[SendWr::send(1, &[sge])])),
-        "nothing was posted: the queue pair is in state INIT; move it to RTR and RTS first"
+        format!(
+            "{name}: nothing was posted: the queue pair is in state INIT; move it to RTR and RTS first"
+        )
     );
     let sges = [sge; 3];
     let error = qp
@@ -419,8 +424,10 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     ];
     assert_eq!(
         told(qp.post_send(&wrs)),
-        "1 work request was posted, then: bytes of inline data: the request has 17, the queue pair takes \
+        format!(
+            "{name}: 1 work request was posted, then: bytes of inline data: the request has 17, the queue pair takes \
          16"
+        )
     );
     let mut exclusive = qp.exclusive_send().unwrap();
     assert_eq!(
@@ -429,14 +436,17 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     );
     assert_eq!(
         told(qp.clone().destroy()),
-        "one of its queues is in exclusive use; drop the exclusive handle first"
+        format!("{name}: one of its queues is in exclusive use; drop the exclusive handle first")
     );
     exclusive.post_send(&wrs[..1]).unwrap();
     drop(exclusive);
     qp.clone().destroy().unwrap();
     assert_eq!(qp.post_send(&wrs).unwrap_err().cause, PostCause::Destroyed);
     assert_eq!(told(qp.state()), "the queue pair has been destroyed");
-    assert_eq!(told(qp.destroy()), "it has been destroyed already");
+    assert_eq!(
+        told(qp.destroy()),
+        format!("{name}: it has been destroyed already")
+    );
 }
 
 #[test]

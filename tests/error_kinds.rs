@@ -12,16 +12,18 @@ use uverbs::{
     AccessFlags, Cause, CommandError, ConnectError, CreateError, CreateErrorCause,
     DestroyErrorCause, DriverId, EndpointError, Errno, Explain, Gid, ModifyErrorCause,
     NoProviderReason, ObjectError, PathOptions, PollError, PostCause, PostError,
-    ProviderCreateError, QpAttr, QpNum, QpState, QueryError, RangeError, Rc, RecvWr,
-    RegisterErrorCause, Report, SendWr, WaitError, WcStatus,
+    ProviderCreateError, QpAttr, QpNum, QpState, QueryError, QueueId, RangeError, Rc, RecvWr,
+    RegisterErrorCause, Report, SendWr, TakeCause, TakeError, WaitError, WcStatus,
 };
 
 fn refused(errno: Errno) -> CommandError {
     CommandError::refused("ANY_COMMAND", errno)
 }
 
+const QUEUE: QueueId = QueueId::QueuePair(QpNum(17));
+
 fn post(cause: PostCause) -> io::Error {
-    PostError::new(0, cause).into()
+    PostError::new(QUEUE, 0, cause).into()
 }
 
 fn create(cause: CreateErrorCause) -> io::Error {
@@ -242,7 +244,15 @@ fn no_long_form_is_empty() {
         PostCause::CorruptRing,
         PostCause::Doorbell(command),
     ];
-    reports.extend(causes.map(|cause| PostError::new(0, cause).report()));
+    reports.extend(causes.map(|cause| PostError::new(QUEUE, 0, cause).report()));
+    let takes = [
+        TakeCause::InExclusiveUse,
+        TakeCause::UsesSharedReceiveQueue,
+        TakeCause::NoDataPath,
+        TakeCause::Destroyed,
+        TakeCause::ForeignProcess,
+    ];
+    reports.extend(takes.map(|cause| TakeError::new(QUEUE, cause).report()));
     let polls = [
         PollError::InExclusiveUse,
         PollError::NoDataPath,

@@ -7,8 +7,8 @@ use support::{End, Pair, pair};
 use uverbs::fake::Fabric;
 use uverbs::{
     AccessFlags, CompletionQueue, ConnectError, ConnectOptions, DestroyErrorCause, Errno, Explain,
-    Holder, MemoryRegion, ObjectError, PathOptions, QpAttr, QpState, QueuePair, Rc, RecvWr, Report,
-    SendWr, Wc, WcStatus,
+    MemoryRegion, ObjectError, PathOptions, QpAttr, QpState, QueueId, QueuePair, Rc, RecvWr,
+    Report, SendWr, Wc, WcStatus,
 };
 
 fn has(report: &Report, part: &str) {
@@ -275,7 +275,7 @@ fn who_uses_a_queue_is_told_by_number() {
     let qps = [make(&cq, &cq), make(&other, &cq), make(&other, &other)];
     let numbers: Vec<_> = qps
         .iter()
-        .map(|qp| Holder::QueuePair(qp.qp_num()))
+        .map(|qp| QueueId::QueuePair(qp.qp_num()))
         .collect();
     let error = cq.clone().destroy().unwrap_err();
     assert!(matches!(error.cause, DestroyErrorCause::Busy { .. }));
@@ -283,9 +283,11 @@ fn who_uses_a_queue_is_told_by_number() {
     assert_eq!(
         error.to_string(),
         format!(
-            "CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still report to it ({}, \
-             {}): destroy or drop those first",
-            numbers[0], numbers[1]
+            "completion queue {}: CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still \
+             report to it ({}, {}): destroy or drop those first",
+            cq.id(),
+            numbers[0],
+            numbers[1]
         )
     );
     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
@@ -302,8 +304,9 @@ fn who_uses_a_queue_is_told_by_number() {
     assert_eq!(
         error.to_string(),
         format!(
-            "SRQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still draw from it (queue \
-             pair {}): destroy or drop those first",
+            "shared receive queue {}: SRQ_DESTROY failed (EBUSY: device or resource busy); queue pairs \
+             still draw from it (queue pair {}): destroy or drop those first",
+            srq.id(),
             sharing.qp_num()
         )
     );

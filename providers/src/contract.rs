@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use uverbs_abi::{Cause, CommandError, Errno, Session};
 
-use crate::error::{CloseError, CreateError, PollError, PostError};
+use crate::error::{CloseError, CreateError, PollError, PostError, TakeError};
 use crate::types::{
     CqHandle, Lkey, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle, WqHandle, WqNum,
 };
@@ -356,7 +356,7 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If it is out already, destroyed, or another process's.
-    fn take_send(&self) -> Result<ExclusiveSend, PostError>;
+    fn take_send(&self) -> Result<ExclusiveSend, TakeError>;
 
     /// Puts the send queue back; after a destroy it is dropped instead.
     fn put_back_send(&self, queue: ExclusiveSend);
@@ -365,7 +365,7 @@ pub trait QpOps: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If it is out already, destroyed, another process's, or a shared one.
-    fn take_recv(&self) -> Result<ExclusiveRecv, PostError>;
+    fn take_recv(&self) -> Result<ExclusiveRecv, TakeError>;
 
     /// Puts the receive queue back; after a destroy it is dropped instead.
     fn put_back_recv(&self, queue: ExclusiveRecv);

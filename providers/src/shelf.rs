@@ -83,6 +83,23 @@ impl<R> Shelf<R> {
         })
     }
 
+    /// As [`with_or`](Self::with_or), with `told` to make an error of [`Absent`].
+    ///
+    /// # Errors
+    /// Those of the work, and that one.
+    #[inline]
+    pub fn with_or_else<T, E>(
+        &self,
+        work: impl FnOnce(&mut R) -> Result<T, E>,
+        told: impl FnOnce(Absent) -> E,
+    ) -> Result<T, E> {
+        self.slot.with(|slot| match slot {
+            Slot::Here(thing) => work(thing),
+            Slot::Lent => Err(told(Absent::InExclusiveUse)),
+            Slot::Closed => Err(told(Absent::Destroyed)),
+        })
+    }
+
     /// Uses the thing in place, if it is there and nobody uses it at this moment; it may say itself
     /// that it has no answer. The second answer is whether [`wake`](Self::wake) is to be called, which
     /// is not done here.

@@ -60,6 +60,31 @@ number! {
     Rkey
 }
 
+/// Which object with queues is meant: in errors. Prints as one names it: `queue pair 17`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum QueueId {
+    /// A queue pair, by its number on the wire.
+    QueuePair(QpNum),
+    /// A shared receive queue, by the kernel's handle: it is one number within one open device.
+    SharedReceiveQueue(SrqHandle),
+    /// A completion queue, by the kernel's handle, as above.
+    CompletionQueue(CqHandle),
+    /// A work queue, by the device's number of it.
+    WorkQueue(WqNum),
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::QueuePair(number) => write!(f, "queue pair {number}"),
+            Self::SharedReceiveQueue(handle) => write!(f, "shared receive queue {handle}"),
+            Self::CompletionQueue(handle) => write!(f, "completion queue {handle}"),
+            Self::WorkQueue(number) => write!(f, "work queue {number}"),
+        }
+    }
+}
+
 /// What a queue pair's transport is (`enum ib_uverbs_qp_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -5,13 +5,15 @@
 mod support;
 
 use support::kernel::Fake;
-use support::objects::{cq_spec, full, qp_spec, ready, recvs, sends, srq_spec};
+use support::objects::{cq_spec, qp_spec, ready, recvs, refusal, sends, srq_spec};
 use support::{Cqe, read};
 use uverbs_providers::abi::{Cause, Errno};
 use uverbs_providers::contract::{CqReported, Provider};
-use uverbs_providers::error::{CloseError, CreateError, PollError, PostCause, PostError};
+use uverbs_providers::error::{
+    CloseError, CreateError, PollError, PostCause, PostError, TakeCause,
+};
 use uverbs_providers::rxe::Rxe;
-use uverbs_providers::types::QpState;
+use uverbs_providers::types::{QpState, QueueId};
 use uverbs_providers::wc::Wc;
 
 #[test]
@@ -28,15 +30,15 @@ fn a_removed_device_is_told_apart() {
     fake.state().removed = true;
     assert_eq!(
         qp.post_send(&sends(0..2)),
-        Err(PostError::new(2, PostCause::DeviceGone))
+        Err(refusal(&*qp, 2, PostCause::DeviceGone))
     );
     assert_eq!(
         qp.post_send(&sends(2..3)),
-        Err(PostError::new(0, PostCause::DeviceGone))
+        Err(refusal(&*qp, 0, PostCause::DeviceGone))
     );
     assert_eq!(
         qp.post_recv(&recvs(0..1)),
-        Err(PostError::new(0, PostCause::DeviceGone))
+        Err(refusal(&*qp, 0, PostCause::DeviceGone))
     );
     // What is queued still comes out, and only then is it said that no more will come.
     let mut wcs = [Wc::default(); 4];
@@ -63,13 +65,27 @@ fn a_shared_receive_queue_takes_the_place_of_the_receive_queue() {
         .create_qp(&session, &qp_spec(3, 9, Some(srq.handle())))
         .unwrap();
     qp.state_changed(QpState::Init).unwrap();
-    let refusal = PostError::new(0, PostCause::UsesSharedReceiveQueue);
+    let refusal = refusal(&*qp, 0, PostCause::UsesSharedReceiveQueue);
     assert_eq!(qp.post_recv(&recvs(0..1)), Err(refusal));
-    assert!(matches!(qp.take_recv(), Err(error) if error == refusal));
+    let error = qp.take_recv().map(drop).unwrap_err();
+    assert_eq!(
+        (error.queue, error.cause),
+        (refusal.queue, TakeCause::UsesSharedReceiveQueue)
+    );
     assert_eq!((qp.caps().max_recv_wr, qp.caps().max_recv_sge), (0, 0));
 
     srq.post_recv(&recvs(0..7)).unwrap();
-    assert_eq!(srq.post_recv(&recvs(7..8)), Err(full(0)));
+    let of_srq = |cause| PostError::new(QueueId::SharedReceiveQueue(srq.handle()), 0, cause);
+    let full = of_srq(PostCause::QueueFull);
+    assert_eq!(srq.post_recv(&recvs(7..8)), Err(full));
+    assert_eq!(
+        full.to_string(),
+        format!(
+            "shared receive queue {}: nothing was posted: {}",
+            srq.handle(),
+            PostCause::QueueFull
+        )
+    );
     let queue = fake.state().srqs[&srq.handle().0].clone();
     assert_eq!(read::recv(&queue.take().unwrap()).wr_id, 0);
     srq.post_recv(&recvs(7..8)).unwrap();
@@ -89,10 +105,7 @@ fn a_shared_receive_queue_takes_the_place_of_the_receive_queue() {
     assert_eq!(qp.destroy(), Ok(3));
     assert_eq!(srq.destroy(), Ok(4));
     assert_eq!(srq.destroy(), Err(CloseError::Destroyed));
-    assert_eq!(
-        srq.post_recv(&[]),
-        Err(PostError::new(0, PostCause::Destroyed))
-    );
+    assert_eq!(srq.post_recv(&[]), Err(of_srq(PostCause::Destroyed)));
 }
 
 #[test]
@@ -123,12 +136,24 @@ fn an_exclusive_queue_is_out_until_it_is_back() {
     );
     assert_eq!(cq.poll(&mut wcs).unwrap()[0].wr_id, 2);
 
-    let lent = PostError::new(0, PostCause::InExclusiveUse);
+    let lent = refusal(&*qp, 0, PostCause::InExclusiveUse);
     let mut own_send = qp.take_send().unwrap();
     let mut own_recv = qp.take_recv().unwrap();
     assert_eq!(qp.post_send(&sends(0..1)), Err(lent));
     assert_eq!(qp.post_recv(&recvs(0..1)), Err(lent));
-    assert!(matches!(qp.take_send(), Err(error) if error == lent));
+    for error in [
+        qp.take_send().map(drop).unwrap_err(),
+        qp.take_recv().map(drop).unwrap_err(),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "queue pair {} cannot be had for exclusive use: it is in exclusive use; drop the \
+                 handle that has it first",
+                qp.qp_num()
+            )
+        );
+    }
     own_send.post_send(&sends(0..3)).unwrap();
     own_recv.post_recv(&recvs(0..3)).unwrap();
     qp.state_changed(QpState::Rtr).unwrap();
@@ -183,7 +208,7 @@ fn a_destroy_that_the_kernel_refuses_changes_nothing() {
     assert!(cq.poll(&mut [Wc::default()]).unwrap().is_empty());
 
     assert_eq!(qp.destroy(), Ok(3));
-    let gone = PostError::new(0, PostCause::Destroyed);
+    let gone = refusal(&*qp, 0, PostCause::Destroyed);
     assert_eq!(qp.post_send(&sends(1..2)), Err(gone));
     assert_eq!(qp.post_recv(&recvs(1..2)), Err(gone));
     assert_eq!(qp.destroy(), Err(CloseError::Destroyed));
@@ -257,7 +282,7 @@ fn a_creation_that_fails_leaves_nothing() {
 fn indices_that_cannot_be_are_an_error_and_nothing_else() {
     let (fake, session, qp) = ready(7, 7);
     let cq = Rxe.create_cq(&session, &cq_spec(7)).unwrap();
-    let corrupt = PostError::new(0, PostCause::CorruptRing);
+    let corrupt = refusal(&*qp, 0, PostCause::CorruptRing);
     let queues = fake.qp(qp.handle().0);
     let cq_queue = fake.cq(cq.handle().0);
     qp.post_send(&sends(0..7)).unwrap();

@@ -6,7 +6,7 @@
 mod support;
 
 use support::kernel::{Fake, Via};
-use support::objects::{full, qp_spec, ready, recvs, sends};
+use support::objects::{full, qp_spec, ready, recvs, refusal, sends};
 use support::{read, sge};
 use uverbs_providers::abi::Errno;
 use uverbs_providers::contract::Provider;
@@ -48,12 +48,12 @@ fn queues_of_every_size_hold_what_they_say_and_wrap() {
                 (cap + 1) * 5 + 1
             };
             for expected in 0..rounds {
-                assert_eq!(qp.post_send(&sends(next..next + 1)), Err(full(0)));
-                assert_eq!(qp.post_recv(&recvs(next..next + 1)), Err(full(0)));
+                assert_eq!(qp.post_send(&sends(next..next + 1)), Err(full(&*qp, 0)));
+                assert_eq!(qp.post_recv(&recvs(next..next + 1)), Err(full(&*qp, 0)));
                 assert_eq!(read::send(&send.take().unwrap()).wr_id, expected);
                 assert_eq!(read::recv(&recv.take().unwrap()).wr_id, expected);
-                assert_eq!(qp.post_send(&sends(next..next + 2)), Err(full(1)));
-                assert_eq!(qp.post_recv(&recvs(next..next + 2)), Err(full(1)));
+                assert_eq!(qp.post_send(&sends(next..next + 2)), Err(full(&*qp, 1)));
+                assert_eq!(qp.post_recv(&recvs(next..next + 2)), Err(full(&*qp, 1)));
                 next += 1;
             }
             assert_eq!((send.waiting(), recv.waiting()), (send.mask, recv.mask));
@@ -86,12 +86,12 @@ fn a_bad_request_in_the_middle_lets_those_before_it_go() {
     let mut wrs = sends(0..5);
     wrs[3] = SendWr::send_inline(3, &long);
     let cause = PostCause::InlineTooLong { given: 33, max: 32 };
-    assert_eq!(qp.post_send(&wrs), Err(PostError::new(3, cause)));
+    assert_eq!(qp.post_send(&wrs), Err(refusal(&*qp, 3, cause)));
     assert_eq!(send.waiting(), 3);
     assert_eq!(fake.state().doorbells.len(), 1);
 
     // The first one is bad: nothing goes, nothing is rung.
-    assert_eq!(qp.post_send(&wrs[3..]), Err(PostError::new(0, cause)));
+    assert_eq!(qp.post_send(&wrs[3..]), Err(refusal(&*qp, 0, cause)));
     assert_eq!(send.waiting(), 3);
     assert_eq!(fake.state().doorbells.len(), 1);
 
@@ -105,7 +105,7 @@ fn a_bad_request_in_the_middle_lets_those_before_it_go() {
     let three = [sge(0, 1, 1); 3];
     let wrs = [RecvWr::new(0, &three[..2]), RecvWr::new(1, &three)];
     let cause = PostCause::TooManySge { given: 3, max: 2 };
-    assert_eq!(qp.post_recv(&wrs), Err(PostError::new(1, cause)));
+    assert_eq!(qp.post_recv(&wrs), Err(refusal(&*qp, 1, cause)));
 }
 
 #[test]
@@ -117,6 +117,7 @@ fn states_are_checked_before_anything_is_written() {
         Err(PostError {
             accepted: 0,
             cause: PostCause::WrongState { state, .. },
+            ..
         }) => Some(state),
         Err(other) => panic!("{other}"),
     };
@@ -162,6 +163,7 @@ fn a_doorbell_that_fails_says_what_is_in_the_queue() {
     let Err(PostError {
         accepted: 4,
         cause: PostCause::Doorbell(error),
+        ..
     }) = qp.post_send(&wrs)
     else {
         panic!("no doorbell error")
@@ -208,7 +210,7 @@ fn receives_posted_in_the_error_state_are_flushed() {
 
     // Nothing was accepted: nothing is to be flushed.
     qp.post_recv(&recvs(6..7)).unwrap();
-    assert_eq!(qp.post_recv(&recvs(7..8)), Err(full(0)));
+    assert_eq!(qp.post_recv(&recvs(7..8)), Err(full(&*qp, 0)));
     assert_eq!(fake.state().moved_to_error.len(), 4);
 }
 
@@ -218,7 +220,7 @@ fn queues_of_size_zero_hold_nothing() {
     let qp = Rxe.create_qp(&session, &qp_spec(1, 0, None)).unwrap();
     qp.state_changed(QpState::Rts).unwrap();
     assert_eq!(qp.caps().max_recv_wr, 0);
-    assert_eq!(qp.post_recv(&recvs(0..1)), Err(full(0)));
+    assert_eq!(qp.post_recv(&recvs(0..1)), Err(full(&*qp, 0)));
     qp.post_send(&sends(0..1)).unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! One listing: over netlink, or else from sysfs, and what may explain what is not in it.
 
 use super::kind::NetnsMode;
-use super::{Device, Discovery, netlink, sysfs};
+use super::{Device, Discovery, mistaken, netlink, sysfs};
 use crate::error::ListError;
 
 /// The devices, and what was seen beside them.
@@ -36,6 +36,7 @@ impl Listing {
     /// Why a name may be missing, in words.
     pub(super) fn hints_for(&self, name: &str, discovery: &Discovery) -> Vec<String> {
         let mut hints = self.odd.clone();
+        hints.extend(mistaken::hint(name, &self.devices, discovery));
         if self.without_uverbs.iter().any(|device| device == name) {
             hints.push("the kernel has it, and no uverbs node for it: load ib_uverbs".to_owned());
         }

@@ -8,6 +8,7 @@
 mod discovery;
 mod kind;
 mod listing;
+mod mistaken;
 mod netlink;
 mod node;
 mod opening;

@@ -1,11 +1,13 @@
 //! The machine's network, as far as it can be asked without rights: interfaces in sysfs, routes by
-//! connecting a datagram socket (which sends nothing), neighbours in `/proc/thread-self/net/arp`.
+//! connecting a datagram socket (which sends nothing), neighbours and what ends here in
+//! `/proc/thread-self/net`.
 //!
-//! Ground truth: `Documentation/ABI/testing/sysfs-class-net`, `connect(2)`, `udp(7)`, `arp(7)`.
+//! Ground truth: `Documentation/ABI/testing/sysfs-class-net`, `connect(2)`, `udp(7)`, `arp(7)`,
+//! `proc_pid_net(5)`; the kernel's `net/ipv6/route.c` for the columns of its table.
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use uverbs_abi::Errno;
 
@@ -106,6 +108,43 @@ fn unanswered_in(table: &str, peer: Ipv4Addr) -> Option<String> {
     found
 }
 
+/// Whether the kernel takes what is sent to an address for its own although no interface has it;
+/// `None` if the tables cannot be read.
+pub(super) fn ends_here(peer: Ipv6Addr) -> Option<bool> {
+    let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route").ok()?;
+    let addresses = fs::read_to_string("/proc/thread-self/net/if_inet6").ok()?;
+    Some(is_taken(&routes, peer) && !has_address(&addresses, peer))
+}
+
+/// Columns, numbers in hexadecimal: destination, its prefix, source, its prefix, gateway, metric,
+/// references, uses, flags, device. The longest prefix counts.
+fn is_taken(routes: &str, peer: Ipv6Addr) -> bool {
+    const RTF_LOCAL: u32 = 0x8000_0000;
+    let peer = u128::from(peer);
+    let hit = |line: &str| {
+        let mut words = line.split_whitespace();
+        let to = u128::from_str_radix(words.next()?, 16).ok()?;
+        let prefix = u32::from_str_radix(words.next()?, 16).ok()?;
+        let flags = u32::from_str_radix(words.nth(6)?, 16).ok()?;
+        let differs = (to ^ peer).leading_zeros() < prefix;
+        (!differs).then_some((prefix, flags & RTF_LOCAL != 0))
+    };
+    let longest = routes
+        .lines()
+        .filter_map(hit)
+        .max_by_key(|(prefix, _)| *prefix);
+    longest.is_some_and(|(_, is_local)| is_local)
+}
+
+/// The first column is the address.
+fn has_address(table: &str, address: Ipv6Addr) -> bool {
+    let wanted = u128::from(address);
+    table.lines().any(|line| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        u128::from_str_radix(first, 16) == Ok(wanted)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +160,28 @@ mod tests {
         assert_eq!(of(9).as_deref(), Some("veth0"));
         assert_eq!((of(2), of(8), of(7)), (None, None, None));
         assert_eq!(unanswered_in("", Ipv4Addr::LOCALHOST), None);
+    }
+
+    #[test]
+    fn a_route_that_ends_here_is_told_from_an_address() {
+        let none = "0".repeat(32);
+        let line = |to: &str, prefix: &str, flags: &str, device: &str| {
+            format!("{to} {prefix} {none} 00 {none} 00000400 00000001 00000000 {flags} {device}\n")
+        };
+        let net = "fd550000000000000000000000000000";
+        let one = "fd550000000000000000000000000007";
+        let routes = line(&none, "00", "00000001", "eth0")
+            + &line(net, "20", "80000001", "lo")
+            + &line(one, "80", "00000001", "eth0")
+            + "nonsense\n";
+        let peer = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+        assert!(is_taken(&routes, peer("fd55::5")));
+        // The longer prefix, another network, no table.
+        assert!(!is_taken(&routes, peer("fd55::7")));
+        assert!(!is_taken(&routes, peer("fd56::5")));
+        assert!(!is_taken("", peer("fd55::5")));
+        let table = "fd550000000000000000000000000005 02 40 00 80    veth0\n";
+        assert!(has_address(table, peer("fd55::5")) && !has_address(table, peer("fd55::6")));
     }
 
     #[test]

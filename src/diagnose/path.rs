@@ -118,6 +118,11 @@ pub enum PathFinding {
         /// What a socket is told that is to go there.
         errno: Errno,
     },
+    /// The route to the peer's address ends in this machine, and none of its interfaces has the address.
+    EndsHere {
+        /// The peer's address.
+        peer: IpAddr,
+    },
     /// The peer's address was asked for on the network, and nobody answered.
     NoNeighbour {
         /// The peer's address.
@@ -236,6 +241,10 @@ impl fmt::Display for PathFinding {
             Self::NoRoute { own, peer, errno } => {
                 write!(f, "no route leads from {own} to {peer} ({errno})")
             }
+            Self::EndsHere { peer } => write!(
+                f,
+                "the route to {peer} ends in this machine, and no interface here has that address"
+            ),
             Self::NoNeighbour { peer, interface } => {
                 write!(f, "nobody on {interface} answers for {peer}")
             }
@@ -418,6 +427,11 @@ fn address(
             errno,
         }),
         Some(Way::Open) | None => {}
+    }
+    if let IpAddr::V6(v6) = to
+        && net::ends_here(v6) == Some(true)
+    {
+        found.push(PathFinding::EndsHere { peer: to });
     }
     if let IpAddr::V4(v4) = to
         && let Some(interface) = net::unanswered(v4)

@@ -7,21 +7,24 @@ use std::io;
 use thiserror::Error;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 use uverbs_providers::error::CloseError;
-use uverbs_providers::types::{QpNum, WqNum};
+use uverbs_providers::types::QueueId;
 
 /// An object was not destroyed, or its events are still out.
 #[derive(Debug)]
 pub struct DestroyError<T> {
     object: Option<T>,
+    /// Which one.
+    pub id: QueueId,
     /// What stood in the way.
     pub cause: DestroyErrorCause,
     /// If something else uses it: which objects do of those that were made on this open device and
     /// are not destroyed. Looked up after the kernel had refused.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<QueueId>,
 }
 
 impl<T> fmt::Display for DestroyError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.id)?;
         match &self.cause {
             DestroyErrorCause::Busy { users, source } => {
                 let named = Named(&self.holders);
@@ -73,27 +76,8 @@ pub enum DestroyErrorCause {
     Command(#[from] CommandError),
 }
 
-/// An object that rests on another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Holder {
-    /// A queue pair, by its number on the wire.
-    QueuePair(QpNum),
-    /// A work queue, by the device's number of it.
-    WorkQueue(WqNum),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::QueuePair(number) => write!(f, "queue pair {number}"),
-            Self::WorkQueue(number) => write!(f, "work queue {number}"),
-        }
-    }
-}
-
 /// The first few by name, the others by their number.
-struct Named<'e>(&'e [Holder]);
+struct Named<'e>(&'e [QueueId]);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,17 +96,24 @@ impl fmt::Display for Named<'_> {
 }
 
 impl<T> DestroyError<T> {
-    pub(crate) const fn kept(object: T, cause: DestroyErrorCause, holders: Vec<Holder>) -> Self {
+    pub(crate) const fn kept(
+        object: T,
+        id: QueueId,
+        cause: DestroyErrorCause,
+        holders: Vec<QueueId>,
+    ) -> Self {
         Self {
             object: Some(object),
+            id,
             cause,
             holders,
         }
     }
 
-    pub(crate) const fn gone(cause: DestroyErrorCause) -> Self {
+    pub(crate) const fn gone(id: QueueId, cause: DestroyErrorCause) -> Self {
         Self {
             object: None,
+            id,
             cause,
             holders: Vec::new(),
         }

@@ -11,7 +11,7 @@ mod open;
 mod query;
 
 pub use create::{CreateError, CreateErrorCause, Limit, NoProviderReason};
-pub use destroy::{DestroyError, DestroyErrorCause, Holder};
+pub use destroy::{DestroyError, DestroyErrorCause};
 pub use memory::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,
 };

@@ -34,7 +34,7 @@ pub enum OpenError {
     /// There is no device of that name.
     #[error(
         "no RDMA device is called {name:?}; {}{}",
-        present_devices(present),
+        present_devices(present, hints),
         also(hints)
     )]
     NoSuchDevice {
@@ -133,9 +133,19 @@ pub enum OpenError {
     },
 }
 
-fn present_devices(present: &[String]) -> String {
+fn present_devices(present: &[String], hints: &[String]) -> String {
     if present.is_empty() {
-        "there is none at all (is a driver such as rdma_rxe loaded, and ib_uverbs?)".to_owned()
+        // What a hint says of it is known, and not asked.
+        let says = |what: &str| hints.iter().any(|hint| hint.contains(what));
+        if says("the kernel has it") {
+            return "there is none at all".to_owned();
+        }
+        let asked = if says("ib_uverbs") {
+            ""
+        } else {
+            ", and ib_uverbs"
+        };
+        format!("there is none at all (is a driver such as rdma_rxe loaded{asked}?)")
     } else {
         format!("there are: {}", present.join(", "))
     }
@@ -246,7 +256,7 @@ impl Explain for OpenError {
             Self::Command { source, .. } => source.explain(report),
             Self::NoSuchDevice { present, .. } if present.is_empty() => {
                 report.cause("no driver has made a device: software RDMA needs a command for each");
-                report.cause("the modules are not loaded: the driver's, and ib_uverbs");
+                report.cause("the module of the driver is not loaded, or ib_uverbs is not");
                 report.next(
                     "`modprobe ib_uverbs` and the driver; for soft RoCE `modprobe rdma_rxe` and \
                      `rdma link add NAME type rxe netdev INTERFACE`",
@@ -254,9 +264,12 @@ impl Explain for OpenError {
                 report.next("`rdma link` shows what the kernel has");
             }
             Self::NoSuchDevice { .. } => {
-                report.cause("a rule of udev gave the device another name");
+                report.cause("it is misspelt");
                 report.cause("it is the name of a node or of a network interface, not of a device");
-                report.next("take one of the names there are, or look it up with `devices`");
+                report.cause("a rule of udev gave the device another name");
+                report.next(
+                    "take one of the names there are; `devices` gives each with its node, and opens it",
+                );
             }
             Self::Node { path, source } => node(path, source, report),
             Self::StaleNode { path, .. } => {

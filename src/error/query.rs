@@ -43,6 +43,32 @@ pub enum QueryTarget {
     },
 }
 
+impl QueryTarget {
+    /// The number of ports, if the port is not among them.
+    fn too_few_ports(self) -> Option<u8> {
+        let (Self::Port { port, ports } | Self::Gid { port, ports, .. }) = self;
+        ports.filter(|ports| port == 0 || port > *ports)
+    }
+
+    fn explain(self, report: &mut Report) {
+        match (self.too_few_ports(), self) {
+            (Some(1), _) => {
+                report.next("ports count from 1: name port 1");
+            }
+            (Some(ports), _) => {
+                report.next(format!("ports count from 1: name one of 1 to {ports}"));
+            }
+            (None, Self::Port { .. }) => {
+                report
+                    .next("ports count from 1; `DeviceAttr::phys_port_cnt` is how many there are");
+            }
+            (None, Self::Gid { .. }) => {
+                report.next("GID indices count from 0; `Context::gids` lists what is there");
+            }
+        }
+    }
+}
+
 struct Asked<'e>(&'e Option<QueryTarget>);
 
 impl fmt::Display for Asked<'_> {
@@ -61,16 +87,12 @@ struct Has<'e>(&'e Option<QueryTarget>);
 
 impl fmt::Display for Has<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.and_then(QueryTarget::too_few_ports) {
+            Some(1) => return f.write_str("; the device has port 1 only"),
+            Some(ports) => return write!(f, "; the device has ports 1 to {ports}"),
+            None => {}
+        }
         match *self.0 {
-            Some(QueryTarget::Port { port, ports } | QueryTarget::Gid { port, ports, .. })
-                if ports.is_some_and(|ports| port == 0 || port > ports) =>
-            {
-                match ports {
-                    Some(1) => f.write_str("; the device has port 1 only"),
-                    Some(ports) => write!(f, "; the device has ports 1 to {ports}"),
-                    None => Ok(()),
-                }
-            }
             Some(QueryTarget::Gid {
                 index,
                 entries: Some(entries),
@@ -118,10 +140,9 @@ impl Explain for QueryError {
         if self.source.errno() == Some(Errno::EINVAL) && self.target.is_none() {
             report.cause("a defect of this crate, or a kernel that it does not know");
         }
-        if self.target.is_some() && self.source.errno() == Some(Errno::EINVAL) {
-            report.next(
-                "ports count from 1, GID indices from 0; `Context::gids` lists what is there",
-            );
+        match self.target {
+            Some(target) if self.source.errno() == Some(Errno::EINVAL) => target.explain(report),
+            _ => {}
         }
     }
 

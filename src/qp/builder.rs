@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 use uverbs_providers::contract::QpSpec;
-use uverbs_providers::types::QpCaps;
+use uverbs_providers::types::{QpCaps, QueueId};
 
 use super::{NAME, QpInner, QueuePair, Transport, WeakQueuePair};
 use crate::attr::DeviceAttr;
 use crate::cq::{CompletionQueue, CqInner};
-use crate::error::{CreateError, CreateErrorCause, Holder};
+use crate::error::{CreateError, CreateErrorCause};
 use crate::event::{AsyncEvents, WeakObject};
 use crate::gate::{Gate, Pass};
 use crate::living::Rests;
@@ -94,7 +94,11 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
         self
     }
 
-    /// Bytes of inline data in one send request.
+    /// Bytes of inline data in one send request, at least. Default: 0.
+    ///
+    /// Drivers round up, and what was granted is what counts: [`QueuePair::caps`](crate::QueuePair::caps).
+    /// rxe keeps inline data where the elements are otherwise, so that a queue pair made with 0 takes
+    /// 16 bytes for each element of [`max_send_sge`](Self::max_send_sge).
     pub const fn max_inline_data(mut self, bytes: u32) -> Self {
         self.caps.max_inline_data = bytes;
         self
@@ -224,7 +228,7 @@ impl<'p, T: Transport> QueuePairBuilder<'p, T> {
                 limits,
             }
         })?;
-        let holder = Holder::QueuePair(ops.qp_num());
+        let holder = QueueId::QueuePair(ops.qp_num());
         let rests = Rests {
             cqs: [spec.send_cq, spec.recv_cq],
             srq: spec.srq,

@@ -30,11 +30,11 @@ use std::time::Duration;
 use uverbs_abi::{CommandError, Session};
 use uverbs_providers::contract::QpOps;
 use uverbs_providers::error::CloseError;
-use uverbs_providers::types::{QpCaps, QpNum, QpState, QpType};
+use uverbs_providers::types::{QpCaps, QpNum, QpState, QpType, QueueId};
 use uverbs_providers::verbs;
 
 use crate::cq::CompletionQueue;
-use crate::error::{DestroyError, Holder};
+use crate::error::DestroyError;
 use crate::event::{Counts, Registration, Reported};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
@@ -196,6 +196,10 @@ impl<T: Transport> QueuePair<T> {
 impl<T: Transport> Teardown for QueuePair<T> {
     const USERS: &'static str = "multicast groups are attached to it, or a command is under way";
 
+    fn id(&self) -> QueueId {
+        QueueId::QueuePair(self.qp_num())
+    }
+
     fn gate(&self) -> &Gate {
         &self.inner.gate
     }
@@ -220,7 +224,7 @@ impl QpInner {
 
     /// Destroys the kernel object. Not called in a forked child.
     fn close(&self) -> Result<u32, CloseError> {
-        let holder = Holder::QueuePair(self.ops.qp_num());
+        let holder = QueueId::QueuePair(self.ops.qp_num());
         self.pd.context().closing(holder, || self.ops.destroy())
     }
 

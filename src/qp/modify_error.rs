@@ -141,7 +141,7 @@ fn meaning(errno: Option<Errno>) -> &'static str {
             "; the route to the peer's address says that it is unreachable"
         }
         Some(Errno::ETIMEDOUT) => "; the peer's address did not answer",
-        Some(Errno::ENODEV) => "; no network interface stands behind the own GID",
+        Some(Errno::ENODEV) => "; no network interface has one of the two addresses of the path",
         Some(errno) if errno.raw() == libc::ENODATA => "; the own GID is not in the port's table",
         _ => "",
     }
@@ -214,8 +214,17 @@ impl Explain for ModifyError {
                 if matches!(errno, Some(Errno::ENETUNREACH | Errno::EHOSTUNREACH)) {
                     report.next("`ip route get PEER from OWN` shows what the kernel would do");
                 }
-                if matches!(errno, Some(errno) if errno == Errno::ENODEV || errno.raw() == libc::ENODATA)
-                {
+                if errno == Some(Errno::ENODEV) {
+                    report.cause(
+                        "the route to the peer ends in this machine (a local route, a loopback \
+                         interface), where no interface has the peer's address",
+                    );
+                    report.cause(
+                        "the interface behind the own GID was removed, or moved to another namespace",
+                    );
+                    report.next("`ip route get PEER from OWN` shows where the route ends");
+                }
+                if matches!(errno, Some(errno) if errno.raw() == libc::ENODATA) {
                     report
                         .cause("an address came or went, and the GIDs moved: never keep an index");
                     report.next("look the index up when connecting: `Context::find_gid`");

@@ -3,7 +3,8 @@
 use std::mem::ManuallyDrop;
 
 use uverbs_providers::contract::{ExclusiveRecv, ExclusiveSend};
-use uverbs_providers::error::{PostCause, PostError};
+use uverbs_providers::error::{PostCause, PostError, TakeError};
+use uverbs_providers::types::QueueId;
 use uverbs_providers::wr::{RecvWr, SendWr};
 
 use super::{QueuePair, Rc, Transport};
@@ -28,8 +29,8 @@ impl QueuePair<Rc> {
     /// handle says [`PostCause::InExclusiveUse`].
     ///
     /// # Errors
-    /// [`PostError`] if somebody else has it.
-    pub fn exclusive_send(&self) -> Result<ExclusiveSendQueue, PostError> {
+    /// [`TakeError`] if somebody else has it.
+    pub fn exclusive_send(&self) -> Result<ExclusiveSendQueue, TakeError> {
         let queue = self.inner.ops.take_send()?;
         Ok(ExclusiveSendQueue {
             queue: Some(queue),
@@ -54,14 +55,20 @@ impl<T: Transport> QueuePair<T> {
     /// shared handle says [`PostCause::InExclusiveUse`].
     ///
     /// # Errors
-    /// [`PostError`] if somebody else has it, or if it is a shared receive queue.
-    pub fn exclusive_recv(&self) -> Result<ExclusiveReceiveQueue<T>, PostError> {
+    /// [`TakeError`] if somebody else has it, or if it is a shared receive queue.
+    pub fn exclusive_recv(&self) -> Result<ExclusiveReceiveQueue<T>, TakeError> {
         let queue = self.inner.ops.take_recv()?;
         Ok(ExclusiveReceiveQueue {
             queue: Some(queue),
             qp: self.clone(),
         })
     }
+}
+
+/// What is said where there is no queue any more.
+#[cold]
+fn gone<T: Transport>(qp: &QueuePair<T>) -> PostError {
+    PostError::new(QueueId::QueuePair(qp.qp_num()), 0, PostCause::Destroyed)
 }
 
 /// A send queue in the hands of one owner. Dropping it gives the queue back.
@@ -80,7 +87,7 @@ impl ExclusiveSendQueue {
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         match &mut self.queue {
             Some(queue) => queue.post_send(wrs),
-            None => Err(PostError::new(0, PostCause::Destroyed)),
+            None => Err(gone(&self.qp)),
         }
     }
 
@@ -140,7 +147,7 @@ impl HeldDoorbell<'_> {
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         match &mut self.sends.queue {
             Some(queue) => queue.put_send(wrs),
-            None => Err(PostError::new(0, PostCause::Destroyed)),
+            None => Err(gone(&self.sends.qp)),
         }
     }
 
@@ -194,7 +201,7 @@ impl<T: Transport> ExclusiveReceiveQueue<T> {
     pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         match &mut self.queue {
             Some(queue) => queue.post_recv(wrs),
-            None => Err(PostError::new(0, PostCause::Destroyed)),
+            None => Err(gone(&self.qp)),
         }
     }
 

@@ -40,6 +40,11 @@ fn which_module_is_not_loaded() {
     assert_eq!(last(), [neither; 2]);
     machine.write("sys/class/infiniband/.keep", "");
     assert_eq!(last(), ["ib_uverbs is not loaded: `modprobe ib_uverbs`"; 2]);
+    assert_eq!(
+        error_of(machine.by_sysfs().open("rxe0")).to_string(),
+        "no RDMA device is called \"rxe0\"; there is none at all (is a driver such as rdma_rxe loaded?); \
+         ib_uverbs is not loaded: `modprobe ib_uverbs`"
+    );
     machine.write("sys/class/infiniband_verbs/abi_version", "6\n");
     let loaded = "there is none at all (is a driver such as rdma_rxe loaded, and ib_uverbs?)";
     assert_eq!(last(), [loaded; 2]);
@@ -62,6 +67,47 @@ fn no_device_of_that_name() {
             error_of(discovery.open("mlx5_0")).to_string(),
             "no RDMA device is called \"mlx5_0\"; there are: rxe0"
         );
+    }
+}
+
+#[test]
+fn what_was_meant_is_told_where_the_name_is_something_elses() {
+    let machine = Machine::new(&[
+        Dev::new(1, "rxe0", "uverbs0", NULL),
+        Dev::new(2, "mlx5_0", "uverbs1", NULL),
+    ]);
+    machine.write("sys/class/net/eth0/ifindex", "2\n");
+    machine.write("sys/class/net/eth1/ifindex", "3\n");
+    let ndevs = "sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs";
+    machine.write(&format!("{ndevs}/0"), "eth1\n");
+    machine.write(&format!("{ndevs}/1"), "eth1\n");
+    let by_name = "a device is opened by its name and not by a node's: `devices` lists both";
+    for (name, hint) in [
+        (
+            "/dev/infiniband/uverbs1",
+            "uverbs1 is the node of \"mlx5_0\": open \"mlx5_0\"",
+        ),
+        ("uverbs0", "uverbs0 is the node of \"rxe0\": open \"rxe0\""),
+        ("uverbs7", by_name),
+        ("/dev/infiniband", by_name),
+        ("eth0", "eth0 is a network interface"),
+        ("eth1", "eth1 is a network interface; on it is mlx5_0"),
+        ("rxe_0", "did you mean \"rxe0\"?"),
+        ("MLX5_0", "did you mean \"mlx5_0\"?"),
+        ("mlx4_1", "did you mean \"mlx5_0\"?"),
+    ] {
+        for discovery in machine.both() {
+            let error = error_of(discovery.open(name));
+            assert_eq!(
+                error.to_string(),
+                format!("no RDMA device is called {name:?}; there are: rxe0, mlx5_0; {hint}")
+            );
+            let report = error.report().to_string();
+            assert!(
+                report.contains("  next: take one of the names there are"),
+                "{report}"
+            );
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use uverbs_abi::{Errno, Explain, Report};
 
-use super::{CloseError, CreateError, PollError, PostCause, PostError};
+use super::{CloseError, CreateError, PollError, PostCause, PostError, TakeCause, TakeError};
 use crate::types::QpState;
 
 impl Explain for PostError {
@@ -187,6 +187,33 @@ impl Explain for PollError {
     }
 }
 
+impl Explain for TakeError {
+    fn errno(&self) -> Option<Errno> {
+        None
+    }
+
+    fn explain(&self, report: &mut Report) {
+        match self.cause {
+            TakeCause::InExclusiveUse => say::exclusive(report),
+            TakeCause::UsesSharedReceiveQueue => {
+                report.next("post to `SharedReceiveQueue::post_recv`: `qp.srq()` is the handle");
+            }
+            TakeCause::NoDataPath => say::no_data_path(report),
+            TakeCause::Destroyed => say::destroyed(report),
+            TakeCause::ForeignProcess => say::foreign(report),
+        }
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self.cause {
+            TakeCause::InExclusiveUse => io::ErrorKind::ResourceBusy,
+            TakeCause::NoDataPath => io::ErrorKind::Unsupported,
+            TakeCause::UsesSharedReceiveQueue | TakeCause::Destroyed => io::ErrorKind::InvalidInput,
+            TakeCause::ForeignProcess => io::ErrorKind::PermissionDenied,
+        }
+    }
+}
+
 impl Explain for CreateError {
     fn errno(&self) -> Option<Errno> {
         match self {
@@ -249,4 +276,4 @@ macro_rules! into_io {
     )+};
 }
 
-into_io!(PostError PollError CreateError CloseError);
+into_io!(PostError PollError TakeError CreateError CloseError);

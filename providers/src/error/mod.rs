@@ -8,12 +8,14 @@ use std::fmt;
 use thiserror::Error;
 use uverbs_abi::{Cause, CommandError, Errno};
 
-use crate::types::QpState;
+use crate::types::{QpState, QueueId};
 
 /// Why a batch of work requests was not posted whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "bad_wr")]
 pub struct PostError {
+    /// Where it was to be posted.
+    pub queue: QueueId,
     /// How many of the batch, from its start, are in the queue and will complete. Unless `cause` is
     /// [`PostCause::Doorbell`], the one after them is the one at fault.
     pub accepted: usize,
@@ -23,6 +25,7 @@ pub struct PostError {
 
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.queue)?;
         match self.accepted {
             0 => f.write_str("nothing was posted: ")?,
             1 => f.write_str("1 work request was posted, then: ")?,
@@ -118,10 +121,54 @@ pub enum PostCause {
 }
 
 impl PostError {
-    /// A batch that failed with `cause` after `accepted` requests.
+    /// A batch for `queue` that failed with `cause` after `accepted` requests.
     #[must_use]
-    pub const fn new(accepted: usize, cause: PostCause) -> Self {
-        Self { accepted, cause }
+    pub const fn new(queue: QueueId, accepted: usize, cause: PostCause) -> Self {
+        Self {
+            queue,
+            accepted,
+            cause,
+        }
+    }
+}
+
+/// Why a queue was not given to one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{queue} cannot be had for exclusive use: {cause}")]
+pub struct TakeError {
+    /// Which, or whose.
+    pub queue: QueueId,
+    /// What stood in the way.
+    #[source]
+    pub cause: TakeCause,
+}
+
+/// The cause of a [`TakeError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TakeCause {
+    /// An exclusive handle holds the queue.
+    #[error("it is in exclusive use; drop the handle that has it first")]
+    InExclusiveUse,
+    /// The queue pair receives through a shared receive queue.
+    #[error("it has a shared receive queue, which many post to")]
+    UsesSharedReceiveQueue,
+    /// The device's queues have no part in user space.
+    #[error("the device has no queue to take; it is for control and events only")]
+    NoDataPath,
+    /// The object has been destroyed.
+    #[error("it has been destroyed")]
+    Destroyed,
+    /// The object was inherited through `fork()`.
+    #[error("it was inherited through fork(); open the device anew in this process")]
+    ForeignProcess,
+}
+
+impl TakeError {
+    /// `queue` was not to be had.
+    #[must_use]
+    pub const fn new(queue: QueueId, cause: TakeCause) -> Self {
+        Self { queue, cause }
     }
 }
 

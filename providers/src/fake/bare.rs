@@ -12,8 +12,12 @@ use std::sync::{Arc, Mutex};
 use uverbs_abi::{Cause, CommandError, Session};
 
 use crate::contract::*;
-use crate::error::{CloseError, CreateError, PollError, PostCause, PostError};
-use crate::types::{CqHandle, QpCaps, QpHandle, QpNum, QpState, SrqHandle, WqHandle, WqNum};
+use crate::error::{
+    CloseError, CreateError, PollError, PostCause, PostError, TakeCause, TakeError,
+};
+use crate::types::{
+    CqHandle, QpCaps, QpHandle, QpNum, QpState, QueueId, SrqHandle, WqHandle, WqNum,
+};
 use crate::verbs;
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
@@ -41,7 +45,7 @@ impl<H: Copy> Object<H> {
     }
 
     /// Why there is nothing to post to.
-    fn no_post(&self) -> Result<(), PostError> {
+    fn no_post(&self, queue: QueueId) -> Result<(), PostError> {
         let cause = if !self.session.is_ours() {
             PostCause::ForeignProcess
         } else if self.destroyed.load(Ordering::Relaxed) {
@@ -49,7 +53,7 @@ impl<H: Copy> Object<H> {
         } else {
             PostCause::NoDataPath
         };
-        Err(PostError::new(0, cause))
+        Err(PostError::new(queue, 0, cause))
     }
 
     fn destroy<T>(
@@ -222,7 +226,8 @@ impl SrqOps for Srq {
     }
 
     fn post_recv(&self, _: &[RecvWr<'_>]) -> Result<(), PostError> {
-        self.object.no_post()
+        let id = QueueId::SharedReceiveQueue(self.object.handle);
+        self.object.no_post(id)
     }
 
     fn set_limit(&self, limit: u32) -> Result<(), CommandError> {
@@ -256,6 +261,12 @@ impl WqOps for Wq {
     }
 }
 
+impl Qp {
+    const fn id(&self) -> QueueId {
+        QueueId::QueuePair(self.qp_num)
+    }
+}
+
 impl QpOps for Qp {
     fn handle(&self) -> QpHandle {
         self.object.handle
@@ -270,11 +281,11 @@ impl QpOps for Qp {
     }
 
     fn post_send(&self, _: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.object.no_post()
+        self.object.no_post(self.id())
     }
 
     fn post_recv(&self, _: &[RecvWr<'_>]) -> Result<(), PostError> {
-        self.object.no_post()
+        self.object.no_post(self.id())
     }
 
     fn known_state(&self) -> QpState {
@@ -292,16 +303,16 @@ impl QpOps for Qp {
 
     fn settle(&self) {}
 
-    fn take_send(&self) -> Result<ExclusiveSend, PostError> {
-        Err(PostError::new(0, PostCause::NoDataPath))
+    fn take_send(&self) -> Result<ExclusiveSend, TakeError> {
+        Err(TakeError::new(self.id(), TakeCause::NoDataPath))
     }
 
     fn put_back_send(&self, queue: ExclusiveSend) {
         drop(queue);
     }
 
-    fn take_recv(&self) -> Result<ExclusiveRecv, PostError> {
-        Err(PostError::new(0, PostCause::NoDataPath))
+    fn take_recv(&self) -> Result<ExclusiveRecv, TakeError> {
+        Err(TakeError::new(self.id(), TakeCause::NoDataPath))
     }
 
     fn put_back_recv(&self, queue: ExclusiveRecv) {

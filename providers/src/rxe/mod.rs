@@ -41,6 +41,7 @@ use crate::contract::{CqOps, CqSpec, Provider, QpOps, QpSpec, SrqOps, SrqSpec};
 use crate::error::CreateError;
 use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
+use crate::types::QueueId;
 use crate::verbs;
 
 const CQ_CREATE: &str = "CQ_CREATE";
@@ -110,7 +111,8 @@ impl Provider for Rxe {
                 &reply.mi,
                 spec.max_wr.max(created.max_wr),
             )?;
-            recv_queue(SRQ_CREATE, queue, created.max_sge)
+            let id = QueueId::SharedReceiveQueue(created.handle);
+            recv_queue(SRQ_CREATE, queue, created.max_sge, id)
         };
         match build() {
             Ok(ring) => {
@@ -139,7 +141,11 @@ impl Provider for Rxe {
         let mut reply = rxe_create_qp_resp::default();
         let created = verbs::qp::create(session, spec, reply.as_mut_bytes())?;
         let build = || {
-            let core = Arc::new(Core::new(Arc::clone(session), created.handle));
+            let core = Arc::new(Core::new(
+                Arc::clone(session),
+                created.handle,
+                created.qp_num,
+            ));
             let least = spec.caps.max_send_wr.max(created.caps.max_send_wr);
             let queue = map(session, QP_CREATE, &reply.sq_mi, least)?;
             let send = send_ring(queue, &created, Arc::clone(&core))?;
@@ -148,11 +154,11 @@ impl Provider for Rxe {
                 None => {
                     let least = spec.caps.max_recv_wr.max(created.caps.max_recv_wr);
                     let queue = map(session, QP_CREATE, &reply.rq_mi, least)?;
-                    let queue = recv_queue(QP_CREATE, queue, created.caps.max_recv_sge)?;
+                    let queue = recv_queue(QP_CREATE, queue, created.caps.max_recv_sge, core.id())?;
                     Some(RecvRing::new(queue, Arc::clone(&core)))
                 }
             };
-            Ok(RxeQp::new(core, created.qp_num, created.caps, send, recv))
+            Ok(RxeQp::new(core, created.caps, send, recv))
         };
         match build() {
             Ok(qp) => Ok(Box::new(qp)),
@@ -209,11 +215,12 @@ fn recv_queue(
     command: &'static str,
     queue: SharedQueue<RECV_HEAD>,
     max_sge: u32,
+    id: QueueId,
 ) -> Result<RecvQueue, CreateError> {
     if !holds(queue.slot_len(), RECV_HEAD, elements(max_sge)) {
         return Err(too_small(command));
     }
-    RecvQueue::new(queue, max_sge).map_err(corrupt(command))
+    RecvQueue::new(queue, max_sge, id).map_err(corrupt(command))
 }
 
 /// Bytes of `count` scatter/gather elements.

@@ -7,16 +7,47 @@
 //! Must never be touched in a process that inherited it by `fork()`.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use uverbs_abi::Session;
 
 use super::qp::RecvRing;
-use crate::shelf::Shelf;
-use crate::types::QpNum;
+use crate::error::PostError;
+use crate::shelf::{Absent, Shelf};
+use crate::types::{QpNum, QueueId};
 
 /// A receive queue as its queue pair has it.
-pub(super) type Receiver = Shelf<Box<RecvRing>>;
+#[derive(Debug)]
+pub(super) struct Receiver {
+    shelf: Shelf<Box<RecvRing>>,
+    /// Whose it is, for errors.
+    id: QueueId,
+}
+
+impl Receiver {
+    pub(super) fn new(ring: RecvRing, id: QueueId) -> Self {
+        Self {
+            shelf: Shelf::new(Box::new(ring)),
+            id,
+        }
+    }
+
+    /// What is said where it is not there to be posted to.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn absent(&self, absent: Absent) -> PostError {
+        PostError::new(self.id, 0, absent.into())
+    }
+}
+
+impl Deref for Receiver {
+    type Target = Shelf<Box<RecvRing>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.shelf
+    }
+}
 
 /// The receive queues of one session.
 #[derive(Debug, Default)]

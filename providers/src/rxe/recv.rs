@@ -10,6 +10,7 @@ use crate::contract::Posted;
 use crate::error::PostError;
 use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
+use crate::types::QueueId;
 use crate::wr::RecvWr;
 
 /// The ring itself.
@@ -19,14 +20,21 @@ pub(super) struct RecvQueue {
     max_sge: u32,
     /// See [`below`].
     below: u32,
+    /// Whose it is, for errors.
+    id: QueueId,
 }
 
 impl RecvQueue {
-    pub(super) fn new(queue: SharedQueue<RECV_HEAD>, max_sge: u32) -> Result<Self, Corrupt> {
+    pub(super) fn new(
+        queue: SharedQueue<RECV_HEAD>,
+        max_sge: u32,
+        id: QueueId,
+    ) -> Result<Self, Corrupt> {
         Ok(Self {
             work: WorkQueue::new(queue)?,
             max_sge,
             below: below(max_sge),
+            id,
         })
     }
 
@@ -88,6 +96,7 @@ impl RecvQueue {
         let max_sge = self.max_sge;
         self.work
             .post_until_fault(wrs, |wr, slot| encode_recv(wr, max_sge, slot))
+            .map_err(|(accepted, cause)| PostError::new(self.id, accepted, cause))
     }
 
     /// Puts requests in, in order, up to the first that does not go.

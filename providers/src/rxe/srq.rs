@@ -13,9 +13,9 @@ use super::cq::foreign;
 use super::qp::usable;
 use super::recv::RecvQueue;
 use crate::contract::{Posted, SrqOps};
-use crate::error::{CloseError, PostError};
+use crate::error::{CloseError, PostCause, PostError};
 use crate::shelf::Shelf;
-use crate::types::SrqHandle;
+use crate::types::{QueueId, SrqHandle};
 use crate::verbs;
 use crate::wr::RecvWr;
 
@@ -45,6 +45,12 @@ impl RxeSrq {
             ring: Shelf::new(Box::new(ring)),
         }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn refuses(&self, cause: PostCause) -> PostError {
+        PostError::new(QueueId::SharedReceiveQueue(self.handle), 0, cause)
+    }
 }
 
 impl SrqOps for RxeSrq {
@@ -61,8 +67,9 @@ impl SrqOps for RxeSrq {
     }
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
-        usable(&self.session)?;
-        self.ring.with_or(|ring| ring.post(wrs))
+        usable(&self.session).map_err(|cause| self.refuses(cause))?;
+        self.ring
+            .with_or_else(|ring| ring.post(wrs), |absent| self.refuses(absent.into()))
     }
 
     fn posted(&self, wr_id: u64) -> Vec<Posted> {

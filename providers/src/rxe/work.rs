@@ -5,7 +5,7 @@
 //!
 //! Must never publish a slot that was not filled.
 
-use crate::error::{PostCause, PostError};
+use crate::error::PostCause;
 use crate::ring::{Corrupt, Masked, Producer};
 use crate::shared::{Filled, SharedQueue, Slot};
 
@@ -114,19 +114,20 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
         self.producer.publish(self.queue.producer(), count as u32);
     }
 
-    /// Puts requests in, in order, up to the first that does not go, and publishes them at once.
+    /// Puts requests in, in order, up to the first that does not go, and publishes them at once. The
+    /// error is how many went, and why not all.
     #[cold]
     #[inline(never)]
     pub(super) fn post_until_fault<W>(
         &mut self,
         wrs: &[W],
         mut encode: impl FnMut(&W, Slot<'_, HEAD>) -> Result<(), PostCause>,
-    ) -> Result<(), PostError> {
+    ) -> Result<(), (usize, PostCause)> {
         let wanted = u32::try_from(wrs.len()).unwrap_or(u32::MAX);
         let free = self
             .producer
             .free(self.queue.consumer(), wanted)
-            .map_err(|Corrupt| PostError::new(0, PostCause::CorruptRing))?;
+            .map_err(|Corrupt| (0, PostCause::CorruptRing))?;
         let (mut filled, mut fault) = (0u32, None);
         // What stops it is told below.
         let _ = self.queue.fill(self.producer.first(), wrs, |wr, slot| {
@@ -143,6 +144,6 @@ impl<const HEAD: usize> WorkQueue<HEAD> {
         });
         self.producer.publish(self.queue.producer(), filled);
         // `filled <= wrs.len()`.
-        fault.map_or(Ok(()), |cause| Err(PostError::new(filled as usize, cause)))
+        fault.map_or(Ok(()), |cause| Err((filled as usize, cause)))
     }
 }

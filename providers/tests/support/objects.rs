@@ -6,7 +6,7 @@ use uverbs_providers::abi::Session;
 use uverbs_providers::contract::{CqSpec, Provider, QpOps, QpSpec, SrqSpec};
 use uverbs_providers::error::{PostCause, PostError};
 use uverbs_providers::rxe::Rxe;
-use uverbs_providers::types::{CqHandle, PdHandle, QpCaps, QpState, QpType, SrqHandle};
+use uverbs_providers::types::{CqHandle, PdHandle, QpCaps, QpState, QpType, QueueId, SrqHandle};
 use uverbs_providers::wr::{RecvWr, SendWr};
 
 use super::kernel::Fake;
@@ -69,6 +69,11 @@ pub fn recvs(range: std::ops::Range<u64>) -> Vec<RecvWr<'static>> {
     range.map(|id| RecvWr::new(id, &[])).collect()
 }
 
-pub fn full(accepted: usize) -> PostError {
-    PostError::new(accepted, PostCause::QueueFull)
+/// What posting to this queue pair says.
+pub fn refusal(qp: &dyn QpOps, accepted: usize, cause: PostCause) -> PostError {
+    PostError::new(QueueId::QueuePair(qp.qp_num()), accepted, cause)
+}
+
+pub fn full(qp: &dyn QpOps, accepted: usize) -> PostError {
+    refusal(qp, accepted, PostCause::QueueFull)
 }

@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex};
 use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
 
-use crate::error::{PostCause, PostError};
+use crate::error::{PostCause, PostError, TakeCause};
 use crate::shelf::Absent;
-use crate::types::{QpHandle, QpState};
+use crate::types::{QpHandle, QpNum, QpState, QueueId};
 
 /// What both rings of a queue pair must know of it.
 #[derive(Debug)]
 pub(in crate::rxe) struct Core {
     pub(super) session: Arc<Session>,
     pub(super) handle: QpHandle,
+    pub(super) qp_num: QpNum,
     /// A [`QpState`] as last known: from a command of ours, or asked for after a failure.
     pub(super) state: AtomicU8,
     /// Whether RDMA READs and atomics would never start, since none may be under way.
@@ -26,10 +27,15 @@ pub(in crate::rxe) struct Core {
 }
 
 impl Core {
-    pub(in crate::rxe) const fn new(session: Arc<Session>, handle: QpHandle) -> Self {
+    pub(in crate::rxe) const fn new(
+        session: Arc<Session>,
+        handle: QpHandle,
+        qp_num: QpNum,
+    ) -> Self {
         Self {
             session,
             handle,
+            qp_num,
             state: AtomicU8::new(QpState::Reset.raw()),
             no_reads: AtomicBool::new(false),
             commands: Mutex::new(()),
@@ -60,7 +66,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(super) fn may_send(&self) -> Result<(), PostError> {
-        usable(&self.session)?;
+        usable(&self.session).map_err(|cause| self.refuses(0, cause))?;
         let state = self.state();
         let needs = match state {
             QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err => return Ok(()),
@@ -68,7 +74,7 @@ impl Core {
             QpState::Init => "move it to RTR and RTS first",
             QpState::Rtr => "move it to RTS first",
         };
-        Err(wrong_state(state, needs))
+        Err(self.refuses(0, PostCause::WrongState { state, needs }))
     }
 
     /// Whether receives may be posted, if that can be said at once.
@@ -82,11 +88,26 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(super) fn may_receive(&self) -> Result<(), PostError> {
-        usable(&self.session)?;
+        usable(&self.session).map_err(|cause| self.refuses(0, cause))?;
         match self.state() {
-            QpState::Reset => Err(wrong_state(QpState::Reset, "move it to INIT first")),
+            state @ QpState::Reset => {
+                let needs = "move it to INIT first";
+                Err(self.refuses(0, PostCause::WrongState { state, needs }))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// The error of a batch of which this many are in the queue.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuses(&self, accepted: usize, cause: PostCause) -> PostError {
+        PostError::new(self.id(), accepted, cause)
+    }
+
+    /// What errors call it.
+    pub(in crate::rxe) const fn id(&self) -> QueueId {
+        QueueId::QueuePair(self.qp_num)
     }
 }
 
@@ -96,17 +117,13 @@ const _: () = {
     assert!(QpState::Reset.raw() < rts && QpState::Init.raw() < rts && QpState::Rtr.raw() < rts);
 };
 
-const fn wrong_state(state: QpState, needs: &'static str) -> PostError {
-    PostError::new(0, PostCause::WrongState { state, needs })
-}
-
 /// Whether this process may post, and there is a device to post to.
 #[inline]
-pub(in crate::rxe) fn usable(session: &Session) -> Result<(), PostError> {
+pub(in crate::rxe) fn usable(session: &Session) -> Result<(), PostCause> {
     if !session.is_ours() {
-        Err(PostError::new(0, PostCause::ForeignProcess))
+        Err(PostCause::ForeignProcess)
     } else if session.is_gone() {
-        Err(PostError::new(0, PostCause::DeviceGone))
+        Err(PostCause::DeviceGone)
     } else {
         Ok(())
     }
@@ -122,14 +139,20 @@ pub(super) fn not_told(error: CommandError) -> PostCause {
     }
 }
 
-impl From<Absent> for PostError {
+impl From<Absent> for PostCause {
     fn from(absent: Absent) -> Self {
-        Self::new(
-            0,
-            match absent {
-                Absent::InExclusiveUse => PostCause::InExclusiveUse,
-                Absent::Destroyed => PostCause::Destroyed,
-            },
-        )
+        match absent {
+            Absent::InExclusiveUse => Self::InExclusiveUse,
+            Absent::Destroyed => Self::Destroyed,
+        }
+    }
+}
+
+impl From<Absent> for TakeCause {
+    fn from(absent: Absent) -> Self {
+        match absent {
+            Absent::InExclusiveUse => Self::InExclusiveUse,
+            Absent::Destroyed => Self::Destroyed,
+        }
     }
 }

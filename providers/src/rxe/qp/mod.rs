@@ -24,8 +24,8 @@ use super::cq::foreign;
 use super::posted;
 use super::receivers::{Receiver, Receivers};
 use crate::contract::{ExclusiveRecv, ExclusiveSend, Posted, QpOps};
-use crate::error::{CloseError, PostCause, PostError};
-use crate::shelf::Shelf;
+use crate::error::{CloseError, PostCause, PostError, TakeCause, TakeError};
+use crate::shelf::{Absent, Shelf};
 use crate::types::{QpCaps, QpHandle, QpNum, QpState};
 use crate::verbs;
 use crate::wr::{RecvWr, SendWr};
@@ -35,7 +35,6 @@ use crate::wr::{RecvWr, SendWr};
 pub struct RxeQp {
     core: Arc<Core>,
     life: Life,
-    qp_num: QpNum,
     caps: QpCaps,
     send: Shelf<Box<SendRing>>,
     /// None with a shared receive queue.
@@ -45,7 +44,6 @@ pub struct RxeQp {
 impl RxeQp {
     pub(super) fn new(
         core: Arc<Core>,
-        qp_num: QpNum,
         granted: QpCaps,
         send: SendRing,
         recv: Option<RecvRing>,
@@ -61,24 +59,25 @@ impl RxeQp {
             },
             ..granted
         };
-        let recv = recv.map(|recv| Arc::new(Shelf::new(Box::new(recv))));
+        let recv = recv.map(|recv| Arc::new(Receiver::new(recv, core.id())));
         if let (Some(recv), Some(receivers)) = (&recv, Receivers::of(&core.session)) {
-            receivers.insert(qp_num, recv);
+            receivers.insert(core.qp_num, recv);
         }
         Self {
             life: core.session.status().life(),
             core,
-            qp_num,
             caps,
             send: Shelf::new(Box::new(send)),
             recv,
         }
     }
 
-    fn recv(&self) -> Result<&Receiver, PostError> {
-        self.recv
-            .as_deref()
-            .ok_or(PostError::new(0, PostCause::UsesSharedReceiveQueue))
+    fn absent(&self, absent: Absent) -> PostError {
+        self.core.refuses(0, absent.into())
+    }
+
+    fn cannot_be_taken(&self, cause: TakeCause) -> TakeError {
+        TakeError::new(self.core.id(), cause)
     }
 
     /// [`post_recv`](QpOps::post_recv) after the quick way.
@@ -98,7 +97,9 @@ impl RxeQp {
             Some(Received::AllMaybeFailed) => recv
                 .with(|ring| ring.posted(Ok(()), wrs.len()))
                 .unwrap_or(Ok(())),
-            Some(Received::Nothing) | None => recv.with_or(|ring| ring.post_recv(wrs)),
+            Some(Received::Nothing) | None => {
+                recv.with_or_else(|ring| ring.post_recv(wrs), |absent| recv.absent(absent))
+            }
         }
     }
 
@@ -106,7 +107,12 @@ impl RxeQp {
     #[inline(never)]
     fn post_recv_late(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         self.ours()?;
-        self.recv()?.with_or(|ring| ring.post_recv(wrs))
+        match self.recv.as_deref() {
+            Some(recv) => {
+                recv.with_or_else(|ring| ring.post_recv(wrs), |absent| recv.absent(absent))
+            }
+            None => Err(self.core.refuses(0, PostCause::UsesSharedReceiveQueue)),
+        }
     }
 
     /// Whether a lock may be taken.
@@ -115,7 +121,7 @@ impl RxeQp {
         if self.life.is_on() || self.core.session.is_ours() {
             Ok(())
         } else {
-            Err(PostError::new(0, PostCause::ForeignProcess))
+            Err(self.core.refuses(0, PostCause::ForeignProcess))
         }
     }
 
@@ -130,7 +136,7 @@ impl Drop for RxeQp {
         if let Some(recv) = self.recv.as_ref().filter(|_| self.core.session.is_ours())
             && let Some(receivers) = Receivers::of(&self.core.session)
         {
-            receivers.remove(self.qp_num, recv);
+            receivers.remove(self.core.qp_num, recv);
         }
     }
 }
@@ -141,7 +147,7 @@ impl QpOps for RxeQp {
     }
 
     fn qp_num(&self) -> QpNum {
-        self.qp_num
+        self.core.qp_num
     }
 
     fn caps(&self) -> QpCaps {
@@ -150,7 +156,8 @@ impl QpOps for RxeQp {
 
     fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.ours()?;
-        self.send.with_or(|ring| ring.post_send(wrs))
+        self.send
+            .with_or_else(|ring| ring.post_send(wrs), |absent| self.absent(absent))
     }
 
     fn post_recv(&self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
@@ -211,9 +218,14 @@ impl QpOps for RxeQp {
         }
     }
 
-    fn take_send(&self) -> Result<ExclusiveSend, PostError> {
-        self.ours()?;
-        Ok(ExclusiveSend::Rxe(self.send.take()?))
+    fn take_send(&self) -> Result<ExclusiveSend, TakeError> {
+        if !self.core.session.is_ours() {
+            return Err(self.cannot_be_taken(TakeCause::ForeignProcess));
+        }
+        match self.send.take() {
+            Ok(ring) => Ok(ExclusiveSend::Rxe(ring)),
+            Err(absent) => Err(self.cannot_be_taken(absent.into())),
+        }
     }
 
     fn put_back_send(&self, queue: ExclusiveSend) {
@@ -225,9 +237,15 @@ impl QpOps for RxeQp {
         }
     }
 
-    fn take_recv(&self) -> Result<ExclusiveRecv, PostError> {
-        self.ours()?;
-        Ok(ExclusiveRecv::Rxe(self.recv()?.take()?))
+    fn take_recv(&self) -> Result<ExclusiveRecv, TakeError> {
+        if !self.core.session.is_ours() {
+            return Err(self.cannot_be_taken(TakeCause::ForeignProcess));
+        }
+        match self.recv.as_deref().map(|recv| recv.take()) {
+            Some(Ok(ring)) => Ok(ExclusiveRecv::Rxe(ring)),
+            Some(Err(absent)) => Err(self.cannot_be_taken(absent.into())),
+            None => Err(self.cannot_be_taken(TakeCause::UsesSharedReceiveQueue)),
+        }
     }
 
     fn put_back_recv(&self, queue: ExclusiveRecv) {
@@ -244,7 +262,7 @@ impl QpOps for RxeQp {
             return Err(foreign("QP_DESTROY"));
         }
         let send = self.send.close()?;
-        let recv = match self.recv.as_deref().map(Shelf::close).transpose() {
+        let recv = match self.recv.as_deref().map(|recv| recv.close()).transpose() {
             Ok(recv) => recv,
             Err(absent) => {
                 self.send.reopen(send);

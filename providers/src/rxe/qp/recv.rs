@@ -138,7 +138,7 @@ impl RecvRing {
         self.unflushed |= accepted != 0;
         if accepted != 0 && !self.is_quiet() {
             self.flush_if_failed()
-                .map_err(|error| PostError::new(accepted, not_told(error)))?;
+                .map_err(|error| self.core.refuses(accepted, not_told(error)))?;
         }
         posted
     }

@@ -116,7 +116,7 @@ impl SendRing {
     #[inline(never)]
     fn ring_for(&mut self, owed: usize) -> Result<(), PostError> {
         if !self.core.is_sending(self.life) {
-            usable(&self.session).map_err(|error| PostError::new(owed, error.cause))?;
+            usable(&self.session).map_err(|cause| self.core.refuses(owed, cause))?;
             let may_send = self.core.may_send();
             if may_send.is_err() {
                 // From where they were posted nothing but RESET leads there, which drops them.
@@ -247,7 +247,7 @@ impl SendRing {
     fn ring_otherwise(&self, accepted: usize, refusal: Refusal) -> Result<(), PostError> {
         self.session
             .ring_otherwise(&self.doorbell, refusal)
-            .map_err(|error| PostError::new(accepted, not_told(error)))
+            .map_err(|error| self.core.refuses(accepted, not_told(error)))
     }
 
     fn post_until_fault<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
@@ -259,13 +259,13 @@ impl SendRing {
             }
             encode_send(wr, limits, slot)
         });
-        let accepted = posted.map_or_else(|error| error.accepted, |()| wrs.len());
+        let accepted = posted.map_or_else(|(accepted, _)| accepted, |()| wrs.len());
         if accepted != 0
             && let Posted::Untold(refusal) = self.tell::<RINGS>(accepted)
         {
             // A doorbell that fails outweighs a bad request: it is about those that were accepted.
             self.ring_otherwise(accepted, refusal)?;
         }
-        posted
+        posted.map_err(|(accepted, cause)| self.core.refuses(accepted, cause))
     }
 }

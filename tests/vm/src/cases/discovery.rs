@@ -422,7 +422,7 @@ fn no_modules() -> CaseResult {
     let text = open()?.to_string();
     let told = text.contains("there is none at all");
     ensure(
-        told && text.ends_with("; ib_uverbs is not loaded: `modprobe ib_uverbs`"),
+        told && text.ends_with("loaded?); ib_uverbs is not loaded: `modprobe ib_uverbs`"),
         &text,
     )?;
     modules::unload_with_users("ib_core")?;

@@ -1,7 +1,8 @@
 //! Queues in the hands of one owner: nobody else posts, polls or destroys meanwhile.
 
 use uverbs::{
-    CompletionQueue, DestroyErrorCause, PollError, PostCause, RecvWr, SendWr, Wc, WcStatus,
+    CompletionQueue, DestroyErrorCause, PollError, PostCause, QueueId, RecvWr, SendWr, TakeCause,
+    Wc, WcStatus,
 };
 
 use super::pair::{ensure, pair, pattern, same, same_bytes, wait_for};
@@ -21,14 +22,16 @@ fn exclusive_handles() -> CaseResult {
     for round in 0..4 {
         let mut send = a.qp.exclusive_send()?;
         let mut recv = b.qp.exclusive_recv()?;
-        ensure(
-            a.qp.exclusive_send().is_err(),
-            "two exclusive handles of one queue",
-        )?;
-        ensure(
-            b.qp.exclusive_recv().is_err(),
-            "two exclusive handles of one queue",
-        )?;
+        let twice = [
+            (&a, a.qp.exclusive_send().err()),
+            (&b, b.qp.exclusive_recv().err()),
+        ];
+        for (end, error) in twice {
+            let error = error.ok_or("two exclusive handles of one queue")?;
+            let id = QueueId::QueuePair(end.qp.qp_num());
+            same("whose", error.queue, id)?;
+            same("why", error.cause, TakeCause::InExclusiveUse)?;
+        }
         let out = pattern(16, round);
         let wr = [SendWr::send_inline(1, &out).signaled()];
         let sge = [target.slice(..16)?];

@@ -15,11 +15,44 @@ use super::{Case, CaseResult, Verdict};
 pub(super) const CASES: &[Case] = &[
     Case::new("rc::inline_at_every_length", inline_at_every_length).limit_secs(120),
     Case::new("rc::inline_list_adds_up", inline_list_adds_up),
+    Case::new("rc::inline_is_what_was_granted", inline_as_granted),
     Case::new(
         "rc::inline_of_the_other_opcodes",
         inline_of_the_other_opcodes,
     ),
 ];
+
+/// The driver rounds what is asked for up to whole elements, and says so: that much goes, and no more.
+fn inline_as_granted() -> CaseResult {
+    for (sge, inline, granted) in [(1, 0, 16), (3, 0, 48), (1, 17, 17), (2, 20, 32)] {
+        let shape = Shape {
+            inline,
+            sge,
+            ..Shape::default()
+        };
+        let (a, b) = shaped_pair(&shape, &ConnectOptions::default())?;
+        let what = format!("{inline} bytes beside {sge} elements");
+        let caps = a.qp.caps();
+        same(&what, caps.max_inline_data, granted)?;
+        let info = a.qp.query()?.caps;
+        same("queried", info.max_inline_data, granted)?;
+        let len = usize::try_from(granted)?;
+        let out = pattern(len + 1, 3);
+        let back = b.pd.allocate(len + 1, all_access())?;
+        b.qp.post_recv(&[RecvWr::new(1, &[back.slice(..)?])])?;
+        let over = a.qp.post_send(&[SendWr::send_inline(2, &out).signaled()]);
+        let cause = PostCause::InlineTooLong {
+            given: u64::from(granted) + 1,
+            max: granted,
+        };
+        same(&what, over.err().map(|error| error.cause), Some(cause))?;
+        a.qp.post_send(&[SendWr::send_inline(3, &out[..len]).signaled()])?;
+        a.completion()?.ok()?;
+        b.completion()?.ok()?;
+        same_bytes(&what, &back.to_vec(..len)?, &out[..len])?;
+    }
+    Ok(Verdict::Passed)
+}
 
 /// Bytes that inline messages are received into, with poison between them.
 const STRIDE: usize = 640;

@@ -147,8 +147,9 @@ fn busy() -> CaseResult {
         "text",
         error.to_string(),
         format!(
-            "CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still report to it (queue \
-             pair {}): destroy or drop those first",
+            "completion queue {}: CQ_DESTROY failed (EBUSY: device or resource busy); queue pairs still \
+             report to it (queue pair {}): destroy or drop those first",
+            cq.id(),
             qp.qp_num()
         ),
     )?;

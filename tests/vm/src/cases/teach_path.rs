@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("teach::a_peer_of_the_other_family", other_family),
     Case::new("teach::a_peer_that_does_not_answer", no_answer),
     Case::new("teach::routes_that_do_not_lead_there", no_route),
+    Case::new("teach::a_route_that_ends_in_this_machine", ends_here),
     Case::new("teach::values_above_the_devices", values),
     Case::new("teach::from_another_network_namespace", from_elsewhere).fresh_boot(),
     Case::new("teach::an_interface_that_is_gone", interface_gone).fresh_boot(),
@@ -235,6 +236,49 @@ fn no_route() -> CaseResult {
         net::unrefuse(far, how)?;
         checked?;
     }
+    Ok(Verdict::Passed)
+}
+
+/// The kernel takes what goes to the peer for its own, and no interface has that address: `ENODEV`, since
+/// there is nothing that the device could be on.
+fn ends_here() -> CaseResult {
+    let peer = Ipv6Addr::new(0xfd55, 0, 0, 0, 0, 0, 0, 5);
+    let shape = Shape {
+        path: PathOptions {
+            gid: Some(Gid::from(net::ENDS[0].v6)),
+            ..PathOptions::default()
+        },
+        ..Shape::default()
+    };
+    let a = shape.prepare(&open("rxe0")?.1)?;
+    let attr = rtr(&a, Gid::from(IpAddr::V6(peer)), |_| {})?;
+    net::end_here(peer, true)?;
+    let error = refused(&a, &attr);
+    net::end_here(peer, false)?;
+    let error = error?;
+    same("errno", error.errno(), Some(Errno::ENODEV))?;
+    has(
+        &error,
+        |finding| matches!(finding, PathFinding::EndsHere { peer: of } if *of == IpAddr::V6(peer)),
+    )?;
+    says(
+        &error.to_string(),
+        &[
+            "no network interface has one of the two addresses of the path",
+            "the route to fd55::5 ends in this machine, and no interface here has that address",
+        ],
+    )?;
+    says(
+        &error.report().to_string(),
+        &[
+            "cause: the route to the peer ends in this machine",
+            "next: `ip route get PEER from OWN` shows where the route ends",
+        ],
+    )?;
+    // Without that route there is none.
+    let error = refused(&a, &attr)?;
+    same("without it", error.errno(), Some(Errno::ENETUNREACH))?;
+    same("state", a.qp.state()?, QpState::Init)?;
     Ok(Verdict::Passed)
 }
 

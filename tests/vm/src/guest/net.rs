@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
@@ -21,14 +21,14 @@ pub const ENDS: [End; 2] = [
     End {
         netdev: "veth0",
         mac: [2, 0, 0, 0, 0, 1],
-        v4: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
-        v6: IpAddr::V6(std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)),
+        v4: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        v6: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)),
     },
     End {
         netdev: "veth1",
         mac: [2, 0, 0, 0, 0, 2],
-        v4: IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
-        v6: IpAddr::V6(std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)),
+        v4: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
+        v6: IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2)),
     },
 ];
 
@@ -357,6 +357,22 @@ pub fn unrefuse(to: IpAddr, how: Refusal) -> io::Result<()> {
         refusing_route(RTM_DELROUTE, 0, to, how),
         &format!("removing the route to {to}"),
     )
+}
+
+/// Lays a route to one IPv6 address that ends in this machine, in the main table, or takes it away.
+pub fn end_here(to: Ipv6Addr, there: bool) -> io::Result<()> {
+    const MAIN: u8 = 254;
+    const RTN_LOCAL: u8 = 2;
+    let (kind, flags) = match there {
+        true => (RTM_NEWROUTE, CREATE | REPLACE),
+        false => (RTM_DELROUTE, 0),
+    };
+    let body = [10, 128, 0, 0, MAIN, 3, 0, RTN_LOCAL, 0, 0, 0, 0];
+    let m = Message::new(kind, ACK | flags)
+        .body(&body)
+        .attr(1, &to.octets())
+        .number(4, index("lo")?);
+    ask(m, &format!("a route to {to} that ends here"))
 }
 
 fn refusing_route(kind: u16, flags: u16, to: IpAddr, how: Refusal) -> Message {
