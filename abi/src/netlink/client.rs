@@ -9,7 +9,7 @@ use std::io;
 
 use zerocopy::FromBytes;
 
-use super::message::{Message, Part, attributes, parts, text};
+use super::message::{Message, Part, Parts, attributes, parts, text};
 use crate::layout::netlink::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTI, NLMSG_DONE,
     NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NLMSGERR_ATTR_MSG, nlmsgerr, nlmsghdr,
@@ -53,22 +53,47 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 pub struct Client<T> {
     transport: T,
     seq: u32,
+    // Kept from one request to the next: what is freed after each answer is made anew for the next
+    // one, by some allocators with system calls.
+    request: Vec<u8>,
     datagram: Vec<u8>,
+    answer: Vec<u8>,
 }
 
-/// The answer to one request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// The payloads of its messages.
-    pub payloads: Vec<Vec<u8>>,
+/// The answer to one request. The client keeps it until it is asked for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer<'c> {
+    /// Its messages, one after the other.
+    messages: &'c [u8],
     /// Datagrams that it came in. The kernel makes each in one go; what came in several may have
     /// changed in between.
     pub datagrams: usize,
 }
 
+impl<'c> Answer<'c> {
+    /// The payloads of its messages.
+    #[must_use]
+    pub const fn payloads(&self) -> Payloads<'c> {
+        Payloads(parts(self.messages))
+    }
+}
+
+/// The payloads of an answer's messages.
+#[derive(Debug, Clone)]
+pub struct Payloads<'c>(Parts<'c>);
+
+impl<'c> Iterator for Payloads<'c> {
+    type Item = &'c [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|part| part.payload)
+    }
+}
+
 /// How one reading of an answer ended.
 enum End {
-    Whole(Answer),
+    /// The answer is whole, and came in so many datagrams.
+    Whole(usize),
     /// It was inconsistent, or lost.
     Interrupted,
 }
@@ -79,7 +104,9 @@ impl<T: Transport> Client<T> {
         Self {
             transport,
             seq: 0,
+            request: Vec::new(),
             datagram: Vec::new(),
+            answer: Vec::new(),
         }
     }
 
@@ -88,10 +115,15 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// [`NetlinkError`].
-    pub fn ask(&mut self, message: &Message) -> Result<Answer, NetlinkError> {
+    pub fn ask(&mut self, message: &Message) -> Result<Answer<'_>, NetlinkError> {
         for _ in 0..TRIES {
             match self.ask_once(message)? {
-                End::Whole(answer) => return Ok(answer),
+                End::Whole(datagrams) => {
+                    return Ok(Answer {
+                        messages: &self.answer,
+                        datagrams,
+                    });
+                }
                 End::Interrupted => {}
             }
         }
@@ -100,10 +132,12 @@ impl<T: Transport> Client<T> {
 
     fn ask_once(&mut self, message: &Message) -> Result<End, NetlinkError> {
         self.seq = self.seq.wrapping_add(1);
-        self.transport.send(&message.to_bytes(self.seq))?;
+        message.write_to(&mut self.request, self.seq);
+        self.transport.send(&self.request)?;
         let is_dump = message.flags() & NLM_F_DUMP == NLM_F_DUMP;
         let wants_ack = message.flags() & NLM_F_ACK != 0 && !is_dump;
-        let mut answer = Answer::default();
+        self.answer.clear();
+        let mut datagrams = 0;
         let mut is_interrupted = false;
         let mut received = 0;
         loop {
@@ -124,7 +158,7 @@ impl<T: Transport> Client<T> {
                 if part.header.nlmsg_seq != self.seq {
                     continue;
                 }
-                answer.datagrams += usize::from(!is_counted);
+                datagrams += usize::from(!is_counted);
                 is_counted = true;
                 is_interrupted |= part.header.nlmsg_flags & NLM_F_DUMP_INTR != 0;
                 let is_end = match part.header.nlmsg_type {
@@ -133,7 +167,7 @@ impl<T: Transport> Client<T> {
                     NLMSG_OVERRUN => return Err(NetlinkError::Malformed("an overrun")),
                     NLMSG_NOOP => false,
                     _ => {
-                        answer.payloads.push(part.payload.to_vec());
+                        part.append_to(&mut self.answer);
                         part.header.nlmsg_flags & NLM_F_MULTI == 0 && !wants_ack
                     }
                 };
@@ -141,7 +175,7 @@ impl<T: Transport> Client<T> {
                     return Ok(End::Interrupted);
                 }
                 if is_end {
-                    return Ok(End::Whole(answer));
+                    return Ok(End::Whole(datagrams));
                 }
             }
             if !all.rest().is_empty() {

@@ -95,6 +95,13 @@ impl Message {
     /// The whole message with this sequence number.
     #[must_use]
     pub fn to_bytes(&self, seq: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes, seq);
+        bytes
+    }
+
+    /// Puts the whole message with this sequence number in the place of what `bytes` holds.
+    pub fn write_to(&self, bytes: &mut Vec<u8>, seq: u32) {
         let header = nlmsghdr {
             nlmsg_len: u32::try_from(HEADER + self.body.len()).unwrap_or(u32::MAX),
             nlmsg_type: self.kind,
@@ -102,7 +109,10 @@ impl Message {
             nlmsg_seq: seq,
             nlmsg_pid: 0,
         };
-        [header.as_bytes(), &self.body].concat()
+        bytes.clear();
+        bytes.reserve(HEADER + self.body.len());
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(&self.body);
     }
 }
 
@@ -113,6 +123,15 @@ pub struct Part<'d> {
     pub header: nlmsghdr,
     /// What follows the header.
     pub payload: &'d [u8],
+}
+
+impl Part<'_> {
+    /// Adds it to others, padded.
+    pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.header.as_bytes());
+        bytes.extend_from_slice(self.payload);
+        bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
+    }
 }
 
 /// The messages of a datagram; ends at the first that does not fit.

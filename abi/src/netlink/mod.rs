@@ -17,7 +17,7 @@ pub mod nldev;
 pub mod socket;
 
 pub use self::{
-    client::{Answer, Client, NetlinkError, Transport},
+    client::{Answer, Client, NetlinkError, Payloads, Transport},
     message::{Message, attributes},
     socket::{Protocol, Socket},
 };

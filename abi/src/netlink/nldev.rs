@@ -4,7 +4,7 @@
 //! Ground truth: `rdma/rdma_netlink.h`, `drivers/infiniband/core/nldev.c`. What a kernel leaves out
 //! is `None`; what it must say and does not is an error. Nothing is inferred here.
 
-use super::client::{Client, NetlinkError, Transport};
+use super::client::{Answer, Client, NetlinkError, Transport};
 use super::message::{Message, attributes, number, text};
 use crate::layout::netlink::*;
 
@@ -70,19 +70,34 @@ pub fn seen<T: Transport>(
     client: &mut Client<T>,
     name: &str,
 ) -> Result<Option<Device>, NetlinkError> {
-    let (devices, _) = reading(client)?;
-    Ok(devices.into_iter().find(|device| device.name == name))
+    let answer = client.ask(&list())?;
+    let mut found = None;
+    for payload in answer.payloads() {
+        let device = device_in(payload)?;
+        if device.name == name {
+            found.get_or_insert(device);
+        }
+    }
+    Ok(found)
+}
+
+/// The question for all devices.
+fn list() -> Message {
+    Message::new(request(RDMA_NLDEV_CMD_GET), NLM_F_DUMP)
 }
 
 /// The list, read once, and in how many datagrams it came.
 fn reading<T: Transport>(client: &mut Client<T>) -> Result<(Vec<Device>, usize), NetlinkError> {
-    let answer = client.ask(&Message::new(request(RDMA_NLDEV_CMD_GET), NLM_F_DUMP))?;
-    let mut devices = Vec::with_capacity(answer.payloads.len());
-    for payload in &answer.payloads {
-        devices.push(device_in(payload)?);
+    let answer = client.ask(&list())?;
+    let mut devices: Vec<Device> = Vec::new();
+    for payload in answer.payloads() {
+        let device = device_in(payload)?;
+        // They come in order, so that most often it is the end.
+        match devices.binary_search_by_key(&device.index, |other| other.index) {
+            Ok(_) => {}
+            Err(place) => devices.insert(place, device),
+        }
     }
-    devices.sort_unstable_by_key(|device| device.index);
-    devices.dedup_by_key(|device| device.index);
     Ok((devices, answer.datagrams))
 }
 
@@ -97,7 +112,7 @@ pub fn device<T: Transport>(
     let request = Message::new(request(RDMA_NLDEV_CMD_GET), 0);
     match client.ask(&request.number(RDMA_NLDEV_ATTR_DEV_INDEX, index)) {
         Ok(answer) => {
-            let found = device_in(first(&answer.payloads)?)?;
+            let found = device_in(first(answer)?)?;
             if found.index == index {
                 Ok(Some(found))
             } else {
@@ -129,7 +144,7 @@ pub fn chardev<T: Transport>(client: &mut Client<T>, index: u32) -> Result<Found
         .number(RDMA_NLDEV_ATTR_DEV_INDEX, index)
         .text(RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs");
     match client.ask(&request) {
-        Ok(answer) => Ok(Found::Chardev(chardev_in(first(&answer.payloads)?)?)),
+        Ok(answer) => Ok(Found::Chardev(chardev_in(first(answer)?)?)),
         Err(error) if is_absent(&error) => Ok(Found::NoDevice),
         Err(error) if matches!(error.errno(), Some(crate::Errno::EOPNOTSUPP)) => {
             Ok(Found::NoUverbs)
@@ -144,7 +159,7 @@ pub fn chardev<T: Transport>(client: &mut Client<T>, index: u32) -> Result<Found
 /// [`NetlinkError`].
 pub fn shares_devices<T: Transport>(client: &mut Client<T>) -> Result<Option<bool>, NetlinkError> {
     let answer = client.ask(&Message::new(request(RDMA_NLDEV_CMD_SYS_GET), 0))?;
-    let mode = attributes(first(&answer.payloads)?)
+    let mode = attributes(first(answer)?)
         .find(|(kind, _)| *kind == RDMA_NLDEV_SYS_ATTR_NETNS_MODE)
         .and_then(|(_, value)| number(value));
     Ok(mode.map(|mode| mode != 0))
@@ -156,8 +171,8 @@ pub const fn request(op: u16) -> u16 {
     rdma_nl_get_type(RDMA_NL_NLDEV, op)
 }
 
-fn first(payloads: &[Vec<u8>]) -> Result<&[u8], NetlinkError> {
-    let payload = payloads.first().map(Vec::as_slice);
+fn first(answer: Answer<'_>) -> Result<&[u8], NetlinkError> {
+    let payload = answer.payloads().next();
     payload.ok_or(NetlinkError::Malformed("nothing"))
 }
 

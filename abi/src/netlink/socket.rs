@@ -4,6 +4,7 @@
 //! before the call that sends it returns, and makes the next datagram of a list when one is received.
 //! Must never wait without bound, and never take for an answer what another process sent.
 
+use std::array;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,10 +13,12 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, MultiHeaders, NetlinkAddr, SockFlag, SockProtocol, SockType, recvmmsg,
-    send, socket,
+    recvmsg, send, socket,
 };
+use zerocopy::FromBytes;
 
 use super::client::{Client, Transport};
+use crate::layout::netlink::{NLM_F_DUMP, nlmsghdr};
 
 /// How long an answer may take. The kernel has it ready when the request has been sent.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -49,6 +52,8 @@ pub struct Socket {
     count: usize,
     /// How many of them have been handed on.
     taken: usize,
+    /// Whether what was asked for last is a list, which comes in several datagrams.
+    is_list: bool,
 }
 
 impl Socket {
@@ -75,6 +80,7 @@ impl Socket {
             lens: [0; SLOTS],
             count: 0,
             taken: 0,
+            is_list: false,
         })
     }
 
@@ -86,6 +92,26 @@ impl Socket {
         }
     }
 
+    /// Receives the next datagram, if there is one; otherwise as [`receive_all`](Self::receive_all).
+    ///
+    /// That takes memory from the heap, and most answers are one datagram.
+    fn receive_one(&mut self) -> io::Result<Option<usize>> {
+        (self.count, self.taken) = (0, 0);
+        let (fd, slot) = (self.fd.as_raw_fd(), self.slot);
+        let room = self.room().get_mut(..slot).unwrap_or_default();
+        let mut slices = [IoSliceMut::new(room)];
+        let len = match recvmsg::<NetlinkAddr>(fd, &mut slices, None, flags()) {
+            Ok(datagram) => len_of(datagram.address, datagram.bytes),
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        if let Some(first) = self.lens.first_mut() {
+            *first = len;
+        }
+        self.count = 1;
+        Ok(Some(len))
+    }
+
     /// Receives what there is, and gives the length of the longest datagram; `None` if there is
     /// nothing.
     fn receive_all(&mut self) -> io::Result<Option<usize>> {
@@ -93,22 +119,16 @@ impl Socket {
         let (fd, slot) = (self.fd.as_raw_fd(), self.slot);
         let mut lens = [0; SLOTS];
         let mut longest = 0;
-        let mut slices: Vec<_> = self
-            .room()
-            .chunks_exact_mut(slot)
-            .map(|slot| [IoSliceMut::new(slot)])
-            .collect();
+        let mut rooms = self.room().chunks_exact_mut(slot);
+        let mut slices: [_; SLOTS] =
+            array::from_fn(|_| [IoSliceMut::new(rooms.next().unwrap_or_default())]);
         let mut headers = MultiHeaders::<NetlinkAddr>::preallocate(SLOTS, None);
-        // With MSG_TRUNC it tells the whole length, whatever the room.
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         let mut count = 0;
-        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None) {
+        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags(), None) {
             Ok(received) => {
                 for (datagram, len) in received.zip(&mut lens) {
                     count += 1;
-                    // Of another process: as if it were not there.
-                    let is_the_kernels = datagram.address.is_some_and(|from| from.pid() == 0);
-                    *len = if is_the_kernels { datagram.bytes } else { 0 };
+                    *len = len_of(datagram.address, datagram.bytes);
                     longest = longest.max(*len);
                 }
             }
@@ -123,7 +143,12 @@ impl Socket {
     fn refill(&mut self) -> io::Result<()> {
         let start = Instant::now();
         loop {
-            match self.receive_all() {
+            let received = if self.is_list {
+                self.receive_all()
+            } else {
+                self.receive_one()
+            };
+            match received {
                 Ok(Some(longest)) if longest <= self.slot => return Ok(()),
                 Ok(Some(longest)) => return Err(self.grow(longest)),
                 Ok(None) => {}
@@ -165,6 +190,19 @@ impl Socket {
     }
 }
 
+fn flags() -> MsgFlags {
+    // With MSG_TRUNC it tells the whole length, whatever the room.
+    MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC
+}
+
+/// How long a datagram is; one of another process has no bytes, as if it were not there.
+fn len_of(from: Option<NetlinkAddr>, len: usize) -> usize {
+    match from {
+        Some(from) if from.pid() == 0 => len,
+        _ => 0,
+    }
+}
+
 impl Client<Socket> {
     /// A client on a socket of this protocol.
     ///
@@ -177,6 +215,9 @@ impl Client<Socket> {
 
 impl Transport for Socket {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let header = nlmsghdr::read_from_prefix(message).ok();
+        self.is_list =
+            header.is_some_and(|(header, _)| header.nlmsg_flags & NLM_F_DUMP == NLM_F_DUMP);
         let start = Instant::now();
         let sent = loop {
             match send(self.fd.as_raw_fd(), message, MsgFlags::empty()) {

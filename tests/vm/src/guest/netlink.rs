@@ -31,6 +31,7 @@ impl Socket {
 
     /// Sends a request and gives back the payloads of all answers to it.
     pub fn ask(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.client.ask(&message)?.payloads)
+        let answer = self.client.ask(&message)?;
+        Ok(answer.payloads().map(<[u8]>::to_vec).collect())
     }
 }
