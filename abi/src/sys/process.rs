@@ -112,19 +112,38 @@ impl Life {
     }
 }
 
+/// A page of this program's own, which it takes no call to make.
+#[repr(C, align(4096))]
+struct Page([AtomicU64; WORDS]);
+
+static OWN: Page = Page([const { AtomicU64::new(0) }; WORDS]);
+
 fn wiped_on_fork() -> Option<&'static [AtomicU64; WORDS]> {
     if cfg!(miri) {
         return None;
     }
-    // One page for the life of the process: an object may outlive everything but the process.
-    let page = Box::leak(Box::new(MmapMut::map_anon(4096).ok()?));
-    let base = std::ptr::NonNull::new(page.as_mut_ptr())?;
-    // SAFETY: `base` and the length are those of the anonymous mapping just made, which is never
-    // unmapped; the advice changes what a child sees, nothing in this process.
-    unsafe { madvise(base.cast(), 4096, MmapAdvise::MADV_WIPEONFORK) }.ok()?;
-    // SAFETY: the page is mapped, zeroed, page-aligned, leaked (so valid for 'static), and reached
-    // through these atomics alone from here on; they fill it and do not go beyond it.
-    Some(unsafe { base.cast::<[AtomicU64; WORDS]>().as_ref() })
+    // Where pages can be larger, a fork would wipe what lies behind it as well.
+    let own = cfg!(target_arch = "x86_64").then(|| wiped(&OWN)).flatten();
+    // Where the static page is not memory that a fork can wipe, one is made.
+    own.or_else(|| {
+        // For the life of the process: an object may outlive everything but the process.
+        let map = Box::leak(Box::new(MmapMut::map_anon(size_of::<Page>()).ok()?));
+        let base = std::ptr::NonNull::new(map.as_mut_ptr())?;
+        // SAFETY: the mapping is zeroed, page-aligned, as long as a `Page`, leaked (so valid for
+        // 'static), and reached through these atomics alone from here on.
+        wiped(unsafe { base.cast::<Page>().as_ref() })
+    })
+}
+
+/// Has a fork wipe this page, which holds zeros so far.
+fn wiped(page: &'static Page) -> Option<&'static [AtomicU64; WORDS]> {
+    let base = std::ptr::NonNull::from(page);
+    // SAFETY: the range is that of `page`, which stays mapped, and nothing else lies in what the kernel
+    // makes whole pages of it: `OWN` is one, and comes here only where pages have its size, and a
+    // mapping is whole pages. The advice changes what a child sees, nothing in this process, and in
+    // the child the page is zeros, which atomics may be.
+    unsafe { madvise(base.cast(), size_of::<Page>(), MmapAdvise::MADV_WIPEONFORK) }.ok()?;
+    Some(&page.0)
 }
 
 #[cfg(test)]
