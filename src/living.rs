@@ -7,16 +7,22 @@
 //! It must never be looked at in a forked child: a thread that is not there may hold a lock. Whoever
 //! calls has asked the session, or has just had a command done.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use uverbs_providers::table::Table;
 use uverbs_providers::types::{AccessFlags, CqHandle, Lkey, PdHandle, QueueId, SrqHandle};
 
 /// The objects of one open device.
 #[derive(Debug, Default)]
 pub(crate) struct Living {
-    queues: Mutex<BTreeMap<QueueId, Rests>>,
-    regions: Mutex<BTreeMap<u32, Region>>,
+    table: Mutex<Table<Entry>>,
+}
+
+/// One object. Numbers of different kinds may be equal; its key says which kind it is.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Queue(QueueId, Rests),
+    Region(Region),
 }
 
 /// What a queue rests on.
@@ -37,34 +43,56 @@ pub(crate) struct Region {
 
 impl Living {
     pub(crate) fn enter(&self, holder: QueueId, rests: Rests) {
-        lock(&self.queues).insert(holder, rests);
+        self.lock()
+            .insert(holder.key(), Entry::Queue(holder, rests));
     }
 
     pub(crate) fn leave(&self, holder: QueueId) -> Option<Rests> {
-        lock(&self.queues).remove(&holder)
+        match self.lock().remove(holder.key())? {
+            Entry::Queue(_, rests) => Some(rests),
+            Entry::Region(_) => None,
+        }
     }
 
-    /// Who rests on something.
+    /// Who rests on something, in order.
     pub(crate) fn holders(&self, rests: impl Fn(&Rests) -> bool) -> Vec<QueueId> {
-        let queues = lock(&self.queues);
-        let found = queues.iter().filter(|(_, on)| rests(on));
-        found.map(|(holder, _)| *holder).collect()
+        let mut found: Vec<QueueId> = Vec::new();
+        for (_, entry) in self.lock().iter() {
+            if let Entry::Queue(holder, on) = entry
+                && rests(on)
+            {
+                let place = found.partition_point(|other| other < holder);
+                found.insert(place, *holder);
+            }
+        }
+        found
     }
 
     pub(crate) fn enter_region(&self, lkey: Lkey, region: Region) {
-        lock(&self.regions).insert(lkey.0, region);
+        self.lock().insert(of_region(lkey), Entry::Region(region));
     }
 
     pub(crate) fn leave_region(&self, lkey: Lkey) -> Option<Region> {
-        lock(&self.regions).remove(&lkey.0)
+        match self.lock().remove(of_region(lkey))? {
+            Entry::Region(region) => Some(region),
+            Entry::Queue(..) => None,
+        }
     }
 
     pub(crate) fn region(&self, lkey: Lkey) -> Option<Region> {
-        lock(&self.regions).get(&lkey.0).copied()
+        match self.lock().get(of_region(lkey))? {
+            Entry::Region(region) => Some(*region),
+            Entry::Queue(..) => None,
+        }
+    }
+
+    /// It holds whole entries, whatever panicked.
+    fn lock(&self) -> MutexGuard<'_, Table<Entry>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Each holds whole entries, whatever panicked.
-fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
+/// Apart from the keys of all queues, which have something in their upper half.
+fn of_region(lkey: Lkey) -> u64 {
+    lkey.0.into()
 }

@@ -143,7 +143,7 @@ impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match nix::errno::Errno::from_raw(self.0) {
             nix::errno::Errno::UnknownErrno => write!(f, "errno {}", self.0),
-            known => write!(f, "{known:?}: {}", known.desc().to_lowercase()),
+            known => write!(f, "{known:?}: {}", known.desc().to_ascii_lowercase()),
         }
     }
 }

@@ -28,6 +28,8 @@ pub mod ring;
 pub mod sge;
 pub mod shared;
 pub mod shelf;
+#[doc(hidden)]
+pub mod table;
 pub mod types;
 pub mod verbs;
 pub mod wc;

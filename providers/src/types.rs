@@ -74,6 +74,21 @@ pub enum QueueId {
     WorkQueue(WqNum),
 }
 
+impl QueueId {
+    /// Another number for each, that of its kind in the upper half, which is never 0.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn key(self) -> u64 {
+        let (kind, number) = match self {
+            Self::QueuePair(number) => (1, number.0),
+            Self::SharedReceiveQueue(handle) => (2, handle.0),
+            Self::CompletionQueue(handle) => (3, handle.0),
+            Self::WorkQueue(number) => (4, number.0),
+        };
+        kind << 32 | number as u64
+    }
+}
+
 impl fmt::Display for QueueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -29,7 +29,7 @@ impl Listing {
                 })?;
             }
         }
-        listing.devices.sort_by(|a, b| order(a).cmp(&order(b)));
+        listing.devices = in_order(listing.devices);
         Ok(listing)
     }
 
@@ -59,6 +59,16 @@ impl Listing {
         }
         hints
     }
+}
+
+/// One by one into its place: there are few, and a sort is kilobytes of code.
+fn in_order(devices: Vec<Device>) -> Vec<Device> {
+    let mut sorted = Vec::with_capacity(devices.len());
+    for device in devices {
+        let place = sorted.partition_point(|other| order(other) <= order(&device));
+        sorted.insert(place, device);
+    }
+    sorted
 }
 
 /// The order of the nodes: by the number in the kernel's name for them, if it is such a name.

@@ -68,17 +68,16 @@ fn has_number(path: &Path, number: u64) -> bool {
 
 /// The first node with this number in a folder, by name, or in the folders in it.
 fn search(folder: &Path, number: u64, depth: u32) -> Option<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(folder)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    paths.sort();
-    if let Some(path) = paths.iter().find(|path| has_number(path, number)) {
-        return Some(path.clone());
+    let paths = || {
+        let entries = fs::read_dir(folder).ok().into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path()))
+    };
+    if let Some(path) = paths().filter(|path| has_number(path, number)).min() {
+        return Some(path);
     }
-    if depth == 0 {
-        return None;
-    }
-    let mut folders = paths.iter().filter(|path| path.is_dir());
-    folders.find_map(|folder| search(folder, number, depth - 1))
+    let depth = depth.checked_sub(1)?;
+    let folders = paths().filter(|path| path.is_dir());
+    folders
+        .filter_map(|folder| search(&folder, number, depth))
+        .min()
 }

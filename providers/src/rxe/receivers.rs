@@ -6,7 +6,6 @@
 //!
 //! Must never be touched in a process that inherited it by `fork()`.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -15,6 +14,7 @@ use uverbs_abi::Session;
 use super::qp::RecvRing;
 use crate::error::PostError;
 use crate::shelf::{Absent, Shelf};
+use crate::table::Table;
 use crate::types::{QpNum, QueueId};
 
 /// A receive queue as its queue pair has it.
@@ -52,7 +52,7 @@ impl Deref for Receiver {
 /// The receive queues of one session.
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
-    by_number: Mutex<HashMap<QpNum, Weak<Receiver>>>,
+    by_number: Mutex<Table<Weak<Receiver>>>,
 }
 
 impl Receivers {
@@ -62,24 +62,25 @@ impl Receivers {
     }
 
     /// Whole entries come and go; a panic in between leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, HashMap<QpNum, Weak<Receiver>>> {
+    fn lock(&self) -> MutexGuard<'_, Table<Weak<Receiver>>> {
         self.by_number
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn insert(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
-        self.lock().insert(qp_num, Arc::downgrade(receiver));
+        let entry = Arc::downgrade(receiver);
+        self.lock().insert(qp_num.0.into(), entry);
     }
 
     /// Forgets a receive queue, unless its number has been given to another one since.
     pub(super) fn remove(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
-        let mut map = self.lock();
-        if map
-            .get(&qp_num)
+        let mut table = self.lock();
+        if table
+            .get(qp_num.0.into())
             .is_some_and(|found| found.as_ptr() == Arc::as_ptr(receiver))
         {
-            map.remove(&qp_num);
+            table.remove(qp_num.0.into());
         }
     }
 
@@ -88,7 +89,7 @@ impl Receivers {
     #[cold]
     pub(super) fn failed(&self, qp_num: QpNum) {
         // Not under the lock: what follows is a command, and may drop the last handle of a queue.
-        let receiver = self.lock().get(&qp_num).and_then(Weak::upgrade);
+        let receiver = self.lock().get(qp_num.0.into()).and_then(Weak::upgrade);
         if let Some(receiver) = receiver {
             // A queue in exclusive use is looked after by its owner's next post. A command that
             // fails leaves it to the next failure, or says what is wrong to the next post.
