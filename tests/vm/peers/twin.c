@@ -90,6 +90,8 @@ static int counted(char **args)
 	mark();
 	if (args[0] && strcmp(args[0], "events") == 0)
 		events(args, 1);
+	else if (args[0] && strcmp(args[0], "make") == 0)
+		make(args, 1);
 	else
 		command_count(args);
 	fflush(stdout);

@@ -95,6 +95,7 @@ void command_count(char **args);
 void command_latency(char **args);
 void command_rate(char **args);
 void command_make(char **args);
+void make(char **args, int marks);
 void command_many(char **args);
 void command_events(char **args);
 void events(char **args, int marks);

@@ -17,6 +17,8 @@ pub use stats::Summary;
 pub const FOLDER: &str = "/bench";
 /// The C twin.
 pub const C_TWIN: &str = "/bench/c-twin";
+/// The bring-up with the kernel's part alone.
+pub const C_LIMIT: &str = "/bench/c-limit";
 /// The Rust twin.
 pub const RUST_TWIN: &str = "/bench/rust-twin";
 /// The ping-pong of this workspace.

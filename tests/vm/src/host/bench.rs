@@ -19,7 +19,7 @@ use super::report::{Doing, Problem, say};
 use super::session::{Guest, Next};
 use super::twins;
 use crate::bench::table::{Machine, json, markdown};
-use crate::bench::{C_TWIN, RUST_PINGPONG, RUST_TWIN, Record};
+use crate::bench::{C_LIMIT, C_TWIN, RUST_PINGPONG, RUST_TWIN, Record};
 use crate::guest::BENCH_ARG;
 use crate::protocol::{Job, ToGuest, ToHost};
 
@@ -29,11 +29,17 @@ pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
     twins::ensure(cache)?;
     // What may be missing comes before what takes long.
     let c = twins::c_twin(cache)?;
+    let limit = twins::c_limit(cache)?;
     let [rust, pingpong] = build::bench_programs()?;
     let guest_program = build::guest_program(kernel.arch, false)?;
     let mut tree = Tree::default();
     twins::gather(cache, &mut tree)?;
-    for (place, file) in [(C_TWIN, c), (RUST_TWIN, rust), (RUST_PINGPONG, pingpong)] {
+    for (place, file) in [
+        (C_TWIN, c),
+        (C_LIMIT, limit),
+        (RUST_TWIN, rust),
+        (RUST_PINGPONG, pingpong),
+    ] {
         let content = fs::read(&file).doing(|| format!("reading {}", file.display()))?;
         tree.put(place, Entry::File(content, true));
     }

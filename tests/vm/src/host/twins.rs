@@ -86,6 +86,31 @@ pub fn c_twin(cache: &Cache) -> Result<PathBuf, Problem> {
     Ok(into)
 }
 
+/// Builds the program that does what the kernel asks of a bring-up and nothing else, and gives back its
+/// path.
+pub fn c_limit(cache: &Cache) -> Result<PathBuf, Problem> {
+    let into = cache.make("twins")?.join("c-limit");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(SOURCES)
+        .join("limit/bring_up.c");
+    let mut command = Command::new(env::var("CC").unwrap_or_else(|_| "cc".to_owned()));
+    command
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra"])
+        // No C library, and nothing that would take one.
+        .args([
+            "-static",
+            "-nostdlib",
+            "-ffreestanding",
+            "-fno-stack-protector",
+        ])
+        .args(["-fno-pie", "-no-pie"])
+        .arg(source)
+        .arg("-o")
+        .arg(&into);
+    process::quietly(&mut command, "building the limit of the bench's bring-up")?;
+    Ok(into)
+}
+
 fn sources() -> Result<Vec<PathBuf>, Problem> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCES);
     let mut all: Vec<PathBuf> = debs::list(&folder)?

@@ -3,6 +3,7 @@
 use std::fs;
 
 use uverbs::{AccessFlags, ConnectOptions, Context, PageBuf, PathOptions, QueuePair, Rc};
+use uverbs_tools::count::mark;
 
 use crate::ends::{End, create_qp};
 use crate::{Bench, Result, Words, answer, landmark, now};
@@ -31,8 +32,32 @@ pub(crate) fn bring_up(device: &str) -> Result<()> {
     Ok(())
 }
 
-/// make pd|mr|cq|qp COUNT and perhaps BYTES
-pub(crate) fn make(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
+/// The clock, or under the counter two regions for each object: making it, and unmaking it.
+struct Clock {
+    marks: bool,
+}
+
+impl Clock {
+    fn start(&self) -> Result<u64> {
+        if self.marks {
+            mark();
+            return Ok(0);
+        }
+        now()
+    }
+
+    /// Made, and not unmade.
+    fn between(&self) -> Result<u64> {
+        if self.marks {
+            mark();
+        }
+        self.start()
+    }
+}
+
+/// make pd|mr|cq|qp COUNT and perhaps BYTES; with `marks`, for the counter.
+pub(crate) fn make(bench: &mut Bench, words: &Words<'_>, marks: bool) -> Result<()> {
+    let clock = Clock { marks };
     let a = bench.ends()?.a;
     let count = words.count(2, 100)?.min(SAMPLES);
     let mut making = Vec::with_capacity(count);
@@ -45,33 +70,33 @@ pub(crate) fn make(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
         let (start, between);
         match words.at(1) {
             "pd" => {
-                start = now()?;
+                start = clock.start()?;
                 let pd = a.context.alloc_pd()?;
-                between = now()?;
+                between = clock.between()?;
                 drop(pd);
             }
             "mr" => {
                 let memory = buffer.take().ok_or("the buffer did not come back")?;
-                start = now()?;
+                start = clock.start()?;
                 let region = a.pd.register(memory, AccessFlags::LOCAL_WRITE)?;
-                between = now()?;
+                between = clock.between()?;
                 buffer = Some(region.into_inner()?);
             }
             "cq" => {
-                start = now()?;
+                start = clock.start()?;
                 let cq = a.context.create_cq(64).build()?;
-                between = now()?;
+                between = clock.between()?;
                 cq.destroy()?;
             }
             "qp" => {
-                start = now()?;
+                start = clock.start()?;
                 let qp = create_qp(&a.pd, &a.cq, None, (16, 16), 0)?;
-                between = now()?;
+                between = clock.between()?;
                 qp.destroy()?;
             }
             other => return Err(format!("there is nothing called {other}").into()),
         }
-        unmaking.push(now()? - between);
+        unmaking.push(clock.start()? - between);
         making.push(between - start);
     }
     answer("create", making)?;

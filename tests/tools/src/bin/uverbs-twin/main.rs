@@ -95,7 +95,7 @@ fn serve() -> Result<()> {
             "" => continue,
             "latency" => traffic::latency(&mut bench, &words)?,
             "rate" => traffic::rate(&mut bench, &words)?,
-            "make" => control::make(&mut bench, &words)?,
+            "make" => control::make(&mut bench, &words, false)?,
             "many" => control::many(&mut bench, &words)?,
             "events" => events::run(&mut bench, &words, false)?,
             "heap" => heap::run(&mut bench, &words)?,
@@ -119,6 +119,7 @@ fn counted(args: &[String]) -> Result<()> {
     match words.at(0) {
         "count" => rows::run(&mut bench, &words),
         "events" => events::run(&mut bench, &words, true),
+        "make" => control::make(&mut bench, &words, true),
         other => Err(format!("{other} cannot be counted").into()),
     }
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+use super::instructions::{median, regions};
 use super::trace;
 use super::twin::{Answer, Side, Twin, numbers, parse};
 use super::{Failure, progress, tell};
 use crate::bench::stats::precise;
-use crate::bench::{Form, Group, Record, Summary};
+use crate::bench::{C_LIMIT, Form, Group, Record, Summary};
 
 /// How often each twin is started.
 const STARTS: usize = 15;
@@ -30,6 +31,9 @@ pub(super) fn run() -> Result<(), Failure> {
     starts("exec_to_rts", "devices_to_rts")?;
     with_one_provider(|| starts("exec_to_rts_one_provider", "devices_to_rts_one_provider"))??;
     objects()?;
+    for what in ["pd", "mr", "cq", "qp"] {
+        objects_counted(what)?;
+    }
     many()
 }
 
@@ -41,45 +45,48 @@ fn record(row: impl Into<String>, unit: &str) -> Record {
 fn starts(from_exec: &str, from_devices: &str) -> Result<(), Failure> {
     progress(from_exec);
     let mut row = record(format!("{from_exec}_system_calls"), "calls");
-    let calls = |side: Side| trace::system_calls(side.program(), &["bring-up"]);
-    row.c = Some(Summary::exact(precise(calls(Side::C)?)));
-    row.rust = Some(Summary::exact(precise(calls(Side::Rust)?)));
+    let calls = |program: &str| {
+        let calls = trace::system_calls(program, &["bring-up"])?;
+        Ok::<_, Failure>(Summary::exact(precise(calls)))
+    };
+    row.c = Some(calls(Side::C.program())?);
+    row.rust = Some(calls(Side::Rust.program())?);
+    row.limit = Some(calls(C_LIMIT)?.median);
     tell(&row)?;
 
-    let mut whole = (Vec::new(), Vec::new());
-    let mut part = (Vec::new(), Vec::new());
+    let programs = [Side::C.program(), Side::Rust.program(), C_LIMIT];
+    let mut whole = [const { Vec::new() }; 3];
+    let mut part = [const { Vec::new() }; 3];
     for _ in 0..STARTS {
-        for side in Side::BOTH {
-            let (exec, devices) = start(side)?;
-            let (whole, part) = match side {
-                Side::C => (&mut whole.0, &mut part.0),
-                Side::Rust => (&mut whole.1, &mut part.1),
-            };
+        for ((program, whole), part) in programs.iter().zip(&mut whole).zip(&mut part) {
+            let (exec, devices) = start(program)?;
             whole.push(exec);
             part.push(devices);
         }
     }
-    for (name, (c, rust)) in [(from_exec, whole), (from_devices, part)] {
+    for (name, [c, rust, limit]) in [(from_exec, whole), (from_devices, part)] {
         let mut row = record(name, "µs");
         row.c = Summary::of_numbers(&c, 1000.0);
         row.rust = Summary::of_numbers(&rust, 1000.0);
+        row.limit = Summary::of_numbers(&limit, 1000.0).map(|limit| limit.median);
         tell(&row)?;
     }
     Ok(())
 }
 
-/// Starts a twin once; gives the nanoseconds from before its exec, and from its list of devices.
-fn start(side: Side) -> Result<(u64, u64), Failure> {
+/// Starts a program once; gives the nanoseconds from before its exec, and from where it begins to look
+/// for the device.
+fn start(program: &str) -> Result<(u64, u64), Failure> {
     let before = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    let output = Command::new(side.program()).arg("bring-up").output()?;
+    let output = Command::new(program).arg("bring-up").output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let (name, times) = parse(&said).map_err(|e| format!("{}: {e}", side.program()))?;
+    let (name, times) = parse(&said).map_err(|e| format!("{program}: {e}"))?;
     match (name.as_str(), times.as_slice()) {
         ("rts", [end, since_devices]) => {
             let before = u64::try_from(Duration::from(before).as_nanos())?;
             Ok((end.saturating_sub(before), *since_devices))
         }
-        _ => Err(format!("{}: {said:?} is no answer", side.program()).into()),
+        _ => Err(format!("{program}: {said:?} is no answer").into()),
     }
 }
 
@@ -125,6 +132,34 @@ fn objects() -> Result<(), Failure> {
             row.rust = Summary::of_numbers(&numbers(rust, verb)?, 1000.0);
             tell(&row)?;
         }
+    }
+    Ok(())
+}
+
+/// User-space instructions of making and unmaking one, the first left out: a dynamic linker is at work
+/// in it.
+fn objects_counted(what: &str) -> Result<(), Failure> {
+    progress(format_args!("instructions to create and destroy {what}"));
+    let mut medians = Vec::new();
+    for side in Side::BOTH {
+        let counted = regions(side.program(), &["make", what, "4", "4096"])?;
+        for verb in [0, 1] {
+            let of_verb = counted.iter().skip(2 + verb).step_by(2);
+            let counts: Vec<u64> = of_verb.map(|(count, _)| *count).collect();
+            medians.push(median(&counts)?);
+        }
+    }
+    let [c_create, c_destroy, rust_create, rust_destroy] = *medians.as_slice() else {
+        return Err("two twins count two verbs each".into());
+    };
+    for (verb, c, rust) in [
+        ("create", c_create, rust_create),
+        ("destroy", c_destroy, rust_destroy),
+    ] {
+        let mut row = record(format!("{verb}_{what}_instructions"), "instructions");
+        row.c = Some(Summary::exact(c));
+        row.rust = Some(Summary::exact(rust));
+        tell(&row)?;
     }
     Ok(())
 }
