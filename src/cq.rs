@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use uverbs_abi::Session;
 use uverbs_providers::contract::{Arm, CqOps, CqSpec, ExclusiveCq};
-use uverbs_providers::error::PollError;
+use uverbs_providers::error::{PollError, TakeError};
 use uverbs_providers::types::QueueId;
 use uverbs_providers::wc::Wc;
 
 use crate::attr::DeviceAttr;
 use crate::channel::{ChannelSource, CompletionChannel, Crowd};
 use crate::context::Context;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, Limit, ObjectError};
+use crate::error::{
+    CreateError, CreateErrorCause, DestroyError, Limit, ObjectError, ObjectErrorCause,
+};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
 use crate::teardown::{self, Teardown};
@@ -210,8 +212,8 @@ impl CompletionQueue {
     /// handle says [`PollError::InExclusiveUse`].
     ///
     /// # Errors
-    /// [`PollError`] if somebody else has it.
-    pub fn exclusive(&self) -> Result<ExclusiveCompletionQueue, PollError> {
+    /// [`TakeError`] if somebody else has it.
+    pub fn exclusive(&self) -> Result<ExclusiveCompletionQueue, TakeError> {
         let queue = self.inner.ops.take()?;
         Ok(ExclusiveCompletionQueue {
             queue: Some(queue),
@@ -231,8 +233,11 @@ impl CompletionQueue {
     /// [`ObjectError`].
     #[doc(alias = "ibv_req_notify_cq")]
     pub fn arm(&self, kind: Arm) -> Result<(), ObjectError> {
-        let _pass = teardown::enter(&self.inner.gate, self.session(), NAME, "REQ_NOTIFY_CQ")?;
-        Ok(self.inner.ops.arm(kind)?)
+        let arm = || {
+            let _pass = teardown::enter(&self.inner.gate, self.session(), "REQ_NOTIFY_CQ")?;
+            Ok::<_, ObjectErrorCause>(self.inner.ops.arm(kind)?)
+        };
+        arm().map_err(|cause| ObjectError::about(Teardown::id(self), cause))
     }
 
     /// The channel that it was made with.

@@ -167,8 +167,9 @@ pub use device::{Device, NetnsMode, NodeType, devices, netns_mode};
 pub use diagnose::{MemoryFinding, PathFinding};
 pub use error::{
     AllocPdError, CreateError, CreateErrorCause, DeregisterError, DeregisterErrorCause,
-    DestroyError, DestroyErrorCause, Limit, ListError, NoProviderReason, ObjectError, OpenError,
-    QueryError, QueryTarget, RangeError, RegisterError, RegisterErrorCause,
+    DestroyError, DestroyErrorCause, Limit, ListError, NoProviderReason, ObjectError,
+    ObjectErrorCause, OpenError, QueryError, QueryTarget, RangeError, RegisterError,
+    RegisterErrorCause,
 };
 pub use event::{AsyncEvent, AsyncEventKind, AsyncEvents, EventError, Subject};
 pub use gid::{Gid, GidEntry, GidType};

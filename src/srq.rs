@@ -13,7 +13,7 @@ use uverbs_providers::verbs;
 use uverbs_providers::wr::RecvWr;
 
 use crate::attr::DeviceAttr;
-use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError};
+use crate::error::{CreateError, CreateErrorCause, DestroyError, ObjectError, ObjectErrorCause};
 use crate::event::{AsyncEvents, Counts, Registration, Reported, WeakObject};
 use crate::gate::Gate;
 use crate::pd::ProtectionDomain;
@@ -201,11 +201,18 @@ impl SharedReceiveQueue {
     /// [`ObjectError`]; `EINVAL` for a limit above the queue's size, which it names.
     #[doc(alias = "ibv_modify_srq")]
     pub fn set_limit(&self, limit: u32) -> Result<(), ObjectError> {
-        let _pass = teardown::enter(&self.inner.gate, self.session(), NAME, "MODIFY_SRQ")?;
+        let set = || {
+            let _pass = teardown::enter(&self.inner.gate, self.session(), "MODIFY_SRQ")?;
+            self.set_limit_inside(limit)
+        };
+        set().map_err(|cause| ObjectError::about(Teardown::id(self), cause))
+    }
+
+    fn set_limit_inside(&self, limit: u32) -> Result<(), ObjectErrorCause> {
         self.inner.ops.set_limit(limit).map_err(|source| {
             let has = self.max_wr();
             if source.errno() == Some(Errno::EINVAL) && limit > has {
-                ObjectError::Exceeded {
+                ObjectErrorCause::Exceeded {
                     object: NAME,
                     name: "limit",
                     asked: limit,
@@ -224,8 +231,12 @@ impl SharedReceiveQueue {
     /// [`ObjectError`].
     #[doc(alias = "ibv_query_srq")]
     pub fn query(&self) -> Result<SrqAttr, ObjectError> {
-        let _pass = teardown::enter(&self.inner.gate, self.session(), NAME, "QUERY_SRQ")?;
-        let attr = verbs::srq::query(self.session(), self.inner.ops.handle())?;
+        let ask = || {
+            let _pass = teardown::enter(&self.inner.gate, self.session(), "QUERY_SRQ")?;
+            let attr = verbs::srq::query(self.session(), self.inner.ops.handle());
+            attr.map_err(ObjectErrorCause::from)
+        };
+        let attr = ask().map_err(|cause| ObjectError::about(Teardown::id(self), cause))?;
         Ok(SrqAttr {
             max_wr: attr.max_wr,
             max_sge: attr.max_sge,

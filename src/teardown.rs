@@ -15,7 +15,7 @@ use uverbs_providers::types::QueueId;
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{
-    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectError,
+    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectErrorCause,
 };
 use crate::event::{
     AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
@@ -45,12 +45,11 @@ pub(crate) trait Teardown: Sized {
 pub(crate) fn enter<'g>(
     gate: &'g Gate,
     session: &Session,
-    object: &'static str,
     name: &'static str,
-) -> Result<Pass<'g>, ObjectError> {
+) -> Result<Pass<'g>, ObjectErrorCause> {
     // Before any lock: in a forked child its holder may not exist.
     session.check(name)?;
-    gate.enter().ok_or(ObjectError::Destroyed { object })
+    gate.enter().ok_or(ObjectErrorCause::Destroyed)
 }
 
 /// The part of every object's `Drop` that speaks to the kernel: never waits for acks.

@@ -442,7 +442,7 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     drop(exclusive);
     qp.clone().destroy().unwrap();
     assert_eq!(qp.post_send(&wrs).unwrap_err().cause, PostCause::Destroyed);
-    assert_eq!(told(qp.state()), "the queue pair has been destroyed");
+    assert_eq!(told(qp.state()), format!("{name}: it has been destroyed"));
     assert_eq!(
         told(qp.destroy()),
         format!("{name}: it has been destroyed already")

@@ -11,7 +11,7 @@ use uverbs::fake::Fabric;
 use uverbs::{
     AccessFlags, Cause, CommandError, ConnectError, CreateError, CreateErrorCause,
     DestroyErrorCause, DriverId, EndpointError, Errno, Explain, Gid, ModifyErrorCause,
-    NoProviderReason, ObjectError, PathOptions, PollError, PostCause, PostError,
+    NoProviderReason, ObjectError, ObjectErrorCause, PathOptions, PollError, PostCause, PostError,
     ProviderCreateError, QpAttr, QpNum, QpState, QueryError, QueueId, RangeError, Rc, RecvWr,
     RegisterErrorCause, Report, SendWr, TakeCause, TakeError, WaitError, WcStatus,
 };
@@ -42,7 +42,8 @@ fn a_program_can_act_on_the_kind_of_io_error() {
         command: "ANY_COMMAND",
         cause: Cause::DeviceGone,
     };
-    let object = |errno| ObjectError::from(refused(errno));
+    let about = |cause: ObjectErrorCause| ObjectError { id: QUEUE, cause };
+    let object = |errno| about(refused(errno).into());
     let rejected = |errno| CreateErrorCause::Refused(ProviderCreateError::Command(refused(errno)));
     let state = QpState::Init;
     let expected = [
@@ -111,7 +112,7 @@ fn a_program_can_act_on_the_kind_of_io_error() {
             of(Errno::EBUSY),
         ),
         (
-            ObjectError::from(gone).into(),
+            about(gone.into()).into(),
             ErrorKind::NetworkDown,
             of(Errno::EIO),
         ),
@@ -355,7 +356,7 @@ fn no_long_form_is_empty() {
         });
     }
     reports.extend(connects.iter().map(Explain::report));
-    reports.push(ObjectError::Destroyed { object: "queue" }.report());
+    reports.push(ObjectErrorCause::Destroyed.report());
     let waits = [WaitError::NoChannel, WaitError::Destroyed];
     reports.extend(waits.map(|error| error.report()));
     let events = [

@@ -12,7 +12,7 @@ use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
     AccessFlags, Arm, AsyncEventKind, Cause, CompletionQueue, Context, CreateErrorCause,
     DestroyErrorCause, DriverId, Errno, Explain, PathOptions, PollError, PostCause,
-    ProtectionDomain, ProviderCreateError, Rc, Subject, Wc, WorkQueue,
+    ProtectionDomain, ProviderCreateError, Rc, Subject, TakeCause, Wc, WorkQueue,
 };
 
 const SOON: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ fn a_bare_provider_makes_every_object_and_claims_no_data_path() {
 
     assert!(cq.poll(&mut [Wc::default(); 2]).unwrap().is_empty());
     cq.arm(Arm::Next).unwrap();
-    assert_eq!(cq.exclusive().unwrap_err(), PollError::NoDataPath);
+    assert_eq!(cq.exclusive().unwrap_err().cause, TakeCause::NoDataPath);
     assert_eq!(qp.post_send(&[]).unwrap_err().cause, PostCause::NoDataPath);
     assert_eq!(qp.post_recv(&[]).unwrap_err().cause, PostCause::NoDataPath);
     assert_eq!(srq.post_recv(&[]).unwrap_err().cause, PostCause::NoDataPath);

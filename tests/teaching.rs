@@ -7,7 +7,7 @@ use support::{End, Pair, pair};
 use uverbs::fake::Fabric;
 use uverbs::{
     AccessFlags, CompletionQueue, ConnectError, ConnectOptions, DestroyErrorCause, Errno, Explain,
-    MemoryRegion, ObjectError, PathOptions, QpAttr, QpState, QueueId, QueuePair, Rc, RecvWr,
+    MemoryRegion, ObjectErrorCause, PathOptions, QpAttr, QpState, QueueId, QueuePair, Rc, RecvWr,
     Report, SendWr, Wc, WcStatus,
 };
 
@@ -335,12 +335,16 @@ fn a_limit_of_a_shared_queue_above_its_size_is_named() {
     let srq = context.alloc_pd().unwrap().create_srq(4).build().unwrap();
     let has = srq.max_wr();
     let error = srq.set_limit(has + 1).unwrap_err();
-    assert!(matches!(error, ObjectError::Exceeded { .. }), "{error:?}");
+    assert!(
+        matches!(error.cause, ObjectErrorCause::Exceeded { .. }),
+        "{error:?}"
+    );
     assert_eq!(
         error.to_string(),
         format!(
-            "MODIFY_SRQ failed (EINVAL: invalid argument); limit {} was asked for, the shared receive \
-             queue has {has}",
+            "shared receive queue {}: MODIFY_SRQ failed (EINVAL: invalid argument); limit {} was \
+             asked for, the shared receive queue has {has}",
+            srq.id(),
             has + 1
         )
     );

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use uverbs::fake::Fabric;
-use uverbs::{ConnectOptions, Explain, PathOptions, QueuePair, Rc, RecvWr, SendWr};
+use uverbs::{Arm, ConnectOptions, Errno, Explain, PathOptions, QueuePair, Rc, RecvWr, SendWr};
 
 #[test]
 fn errors_of_posting_and_of_exclusive_use_name_whose_queue_it_is() {
@@ -158,4 +158,52 @@ fn inline_data_is_granted_in_whole_elements_and_that_much_goes() {
             .ends_with("the request has 17, the queue pair takes 16"),
         "{error}"
     );
+}
+
+#[test]
+fn errors_of_commands_on_an_object_name_it() {
+    let device = Fabric::new().add_device("rxe0");
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).build().unwrap();
+    let srq = pd.create_srq(4).build().unwrap();
+    let qp: QueuePair<Rc> = pd.create_qp(&cq, &cq).build().unwrap();
+    let [of_cq, of_srq, of_qp] = [
+        format!("completion queue {}", cq.id()),
+        format!("shared receive queue {}", srq.id()),
+        format!("queue pair {}", qp.qp_num()),
+    ];
+    let refuse = |command| device.fail_next(command, Errno::ENOMEM);
+    let failed = |command: &str| format!(": {command} failed (ENOMEM: out of memory)");
+
+    refuse("QUERY_QP");
+    let text = qp.query().unwrap_err().to_string();
+    assert_eq!(text, of_qp.clone() + &failed("QUERY_QP"));
+    refuse("QUERY_QP");
+    assert_eq!(qp.state().unwrap_err().to_string(), text);
+    refuse("QUERY_SRQ");
+    let text = srq.query().unwrap_err().to_string();
+    assert_eq!(text, of_srq.clone() + &failed("QUERY_SRQ"));
+    refuse("MODIFY_SRQ");
+    let text = srq.set_limit(1).unwrap_err().to_string();
+    assert_eq!(text, of_srq + &failed("MODIFY_SRQ"));
+    refuse("REQ_NOTIFY_CQ");
+    let text = cq.arm(Arm::Next).unwrap_err().to_string();
+    assert_eq!(text, of_cq.clone() + &failed("REQ_NOTIFY_CQ"));
+
+    let taken = cq.exclusive().unwrap();
+    assert_eq!(
+        cq.exclusive().unwrap_err().to_string(),
+        format!(
+            "{of_cq} cannot be had for exclusive use: it is in exclusive use; drop the handle that \
+             has it first"
+        )
+    );
+    drop(taken);
+    qp.clone().destroy().unwrap();
+    let text = qp.state().unwrap_err().to_string();
+    assert_eq!(text, of_qp + ": it has been destroyed");
+    cq.clone().destroy().unwrap();
+    let text = cq.arm(Arm::Next).unwrap_err().to_string();
+    assert_eq!(text, of_cq + ": it has been destroyed");
 }

@@ -224,7 +224,7 @@ pub trait CqOps: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If it is out already, destroyed, or another process's.
-    fn take(&self) -> Result<ExclusiveCq, PollError>;
+    fn take(&self) -> Result<ExclusiveCq, TakeError>;
 
     /// Puts it back; after a destroy it is dropped instead.
     fn put_back(&self, queue: ExclusiveCq);

@@ -220,7 +220,9 @@ fn a_destroy_that_the_kernel_refuses_changes_nothing() {
         })
     );
     assert_eq!(cq.poll(&mut [Wc::default()]), Err(PollError::Destroyed));
-    assert!(matches!(cq.take(), Err(PollError::Destroyed)));
+    let gone = cq.take().map(drop).unwrap_err();
+    assert_eq!(gone.cause, TakeCause::Destroyed);
+    assert_eq!(gone.queue, QueueId::CompletionQueue(cq.handle()));
     assert_eq!(fake.objects(), 0);
 }
 

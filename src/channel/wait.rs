@@ -12,7 +12,7 @@ use uverbs_providers::wc::Wc;
 use super::waiter::{Awaited, Crowd, Step, Waiter};
 use super::{ChannelSource, CompletionEvent};
 use crate::cq::CompletionQueue;
-use crate::error::{ObjectError, into_io};
+use crate::error::{ObjectError, ObjectErrorCause, into_io};
 use crate::event::{EventError, Until};
 
 /// Why there are no completions to be had by waiting.
@@ -35,7 +35,7 @@ pub enum WaitError {
     #[error(transparent)]
     Poll(PollError),
     /// The queue could not be armed.
-    #[error("cannot arm the completion queue: {0}")]
+    #[error("cannot arm {0}")]
     Arm(#[source] ObjectError),
     /// The wait was ended.
     #[error(transparent)]
@@ -53,9 +53,9 @@ impl From<PollError> for WaitError {
 
 impl From<ObjectError> for WaitError {
     fn from(error: ObjectError) -> Self {
-        match error {
-            ObjectError::Destroyed { .. } => Self::Destroyed,
-            other => Self::Arm(other),
+        match error.cause {
+            ObjectErrorCause::Destroyed => Self::Destroyed,
+            _ => Self::Arm(error),
         }
     }
 }

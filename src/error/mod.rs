@@ -16,7 +16,7 @@ pub use memory::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,
 };
 pub use open::{ListError, OpenError};
-pub use query::{AllocPdError, ObjectError, QueryError, QueryTarget};
+pub use query::{AllocPdError, ObjectError, ObjectErrorCause, QueryError, QueryTarget};
 
 /// How an error becomes one of `std::io`, with itself inside.
 macro_rules! into_io {

@@ -4,6 +4,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
+use uverbs_providers::types::QueueId;
 
 use super::into_io;
 
@@ -187,14 +188,22 @@ impl Explain for AllocPdError {
 
 /// A command on an object failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{id}: {cause}")]
+pub struct ObjectError {
+    /// Which object.
+    pub id: QueueId,
+    /// What stood in the way.
+    #[source]
+    pub cause: ObjectErrorCause,
+}
+
+/// The cause of an [`ObjectError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum ObjectError {
+pub enum ObjectErrorCause {
     /// The object has been destroyed through another handle.
-    #[error("the {object} has been destroyed")]
-    Destroyed {
-        /// Which kind of object.
-        object: &'static str,
-    },
+    #[error("it has been destroyed")]
+    Destroyed,
     /// More was asked for than the object has.
     #[error("{source}; {name} {asked} was asked for, the {object} has {has}")]
     Exceeded {
@@ -215,24 +224,53 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
+    pub(crate) fn about(id: QueueId, cause: impl Into<ObjectErrorCause>) -> Self {
+        Self {
+            id,
+            cause: cause.into(),
+        }
+    }
+
+    /// The kernel's error number, where it was the kernel that refused.
+    #[must_use]
+    pub const fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+}
+
+impl Explain for ObjectError {
+    fn errno(&self) -> Option<Errno> {
+        self.cause.errno()
+    }
+
+    fn explain(&self, report: &mut Report) {
+        self.cause.explain(report);
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        self.cause.kind()
+    }
+}
+
+impl ObjectErrorCause {
     /// The kernel's error number, where it was the kernel that refused.
     #[must_use]
     pub const fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Destroyed { .. } => None,
+            Self::Destroyed => None,
             Self::Command(error) | Self::Exceeded { source: error, .. } => error.errno(),
         }
     }
 }
 
-impl Explain for ObjectError {
+impl Explain for ObjectErrorCause {
     fn errno(&self) -> Option<Errno> {
         Self::errno(self)
     }
 
     fn explain(&self, report: &mut Report) {
         match self {
-            Self::Destroyed { .. } => {
+            Self::Destroyed => {
                 report.cause("`destroy` was called through another clone of the handle");
                 report.next("let whoever still uses it end first");
             }
@@ -245,7 +283,7 @@ impl Explain for ObjectError {
 
     fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::Destroyed { .. } => io::ErrorKind::InvalidInput,
+            Self::Destroyed => io::ErrorKind::InvalidInput,
             Self::Command(error) | Self::Exceeded { source: error, .. } => error.kind(),
         }
     }

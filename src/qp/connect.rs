@@ -148,7 +148,7 @@ pub enum ConnectError {
         exchanged: bool,
     },
     /// The queue pair could not be asked for its own attributes.
-    #[error("cannot ask for the queue pair's attributes: {0}")]
+    #[error("cannot ask for the attributes of {0}")]
     Query(#[from] ObjectError),
     /// A transition failed.
     #[error(transparent)]

@@ -13,7 +13,7 @@ use uverbs_providers::types::{QpState, QpType};
 use super::transition::{Rule, rule, way};
 use super::{QpAttr, QpAttrMask};
 use crate::diagnose::PathFinding;
-use crate::error::{ObjectError, into_io};
+use crate::error::{ObjectErrorCause, into_io};
 
 /// A change of attributes that was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub enum ModifyErrorCause {
     Refused {
         /// The refusal.
         #[from]
-        refusal: ObjectError,
+        refusal: ObjectErrorCause,
     },
 }
 

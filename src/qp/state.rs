@@ -7,15 +7,15 @@
 use std::sync::atomic::Ordering;
 
 use uverbs_abi::layout::verbs as raw;
-use uverbs_abi::{Cause, CommandError, Errno, Session};
+use uverbs_abi::{Cause, CommandError, Errno};
 use uverbs_providers::types::QpState;
 use uverbs_providers::verbs;
 
 use super::transition::judge;
-use super::{ModifyError, ModifyErrorCause, NAME, QpAttr, QpInfo, QpInner, QueuePair, Transport};
+use super::{ModifyError, ModifyErrorCause, QpAttr, QpInfo, QpInner, QueuePair, Transport};
 use crate::diagnose;
-use crate::error::ObjectError;
-use crate::teardown;
+use crate::error::{ObjectError, ObjectErrorCause};
+use crate::teardown::{self, Teardown};
 
 impl<T: Transport> QueuePair<T> {
     /// Sets attributes, and moves the queue pair to another state if one is among them.
@@ -40,14 +40,7 @@ impl<T: Transport> QueuePair<T> {
     /// [`ObjectError`].
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpInfo, ObjectError> {
-        let (inner, session) = (&*self.inner, self.inner.session());
-        let _pass = teardown::enter(&inner.gate, session, NAME, "QUERY_QP")?;
-        let info = {
-            let _turn = inner.in_turn();
-            inner.ask_all(session)
-        };
-        inner.ops.settle();
-        Ok(info?)
+        self.ask(QpInner::ask_all)
     }
 
     /// Asks the kernel for the state; as [`query`](Self::query).
@@ -55,21 +48,29 @@ impl<T: Transport> QueuePair<T> {
     /// # Errors
     /// [`ObjectError`].
     pub fn state(&self) -> Result<QpState, ObjectError> {
+        self.ask(QpInner::ask_state)
+    }
+
+    fn ask<A>(
+        &self,
+        ask: impl FnOnce(&QpInner) -> Result<A, CommandError>,
+    ) -> Result<A, ObjectError> {
         let inner = &*self.inner;
-        let _pass = teardown::enter(&inner.gate, inner.session(), NAME, "QUERY_QP")?;
-        let state = {
+        let about = |cause| ObjectError::about(Teardown::id(self), cause);
+        let _pass = teardown::enter(&inner.gate, inner.session(), "QUERY_QP").map_err(about)?;
+        let answer = {
             let _turn = inner.in_turn();
-            inner.ask_state()
+            ask(inner)
         };
         inner.ops.settle();
-        Ok(state?)
+        answer.map_err(|refusal| about(refusal.into()))
     }
 }
 
 impl QpInner {
-    fn ask_all(&self, session: &Session) -> Result<QpInfo, CommandError> {
+    fn ask_all(&self) -> Result<QpInfo, CommandError> {
         let mask = raw::IB_QP_ATTR_STANDARD_BITS;
-        let info = QpInfo::from(verbs::qp::query(session, self.ops.handle(), mask)?);
+        let info = QpInfo::from(verbs::qp::query(self.session(), self.ops.handle(), mask)?);
         if let Some(state) = info.state {
             self.ops.state_changed(state)?;
         }
@@ -98,7 +99,7 @@ impl QpInner {
     fn looked_up(&self, mut error: ModifyError) -> ModifyError {
         let session = self.session();
         let asked = matches!(&error.cause, ModifyErrorCause::Refused {
-            refusal: ObjectError::Command(refusal),
+            refusal: ObjectErrorCause::Command(refusal),
         } if matches!(refusal.cause, Cause::Errno(_)));
         if asked && !session.is_gone() {
             let mask = raw::IB_QP_ATTR_STANDARD_BITS;
@@ -121,7 +122,7 @@ impl QpInner {
             findings: Vec::new(),
         };
         let refused = |from, refusal| error(from, ModifyErrorCause::Refused { refusal });
-        let _pass = teardown::enter(&self.gate, session, NAME, "MODIFY_QP")
+        let _pass = teardown::enter(&self.gate, session, "MODIFY_QP")
             .map_err(|refusal| refused(self.ops.known_state(), refusal))?;
         let _turn = self.in_turn();
         let known = self.ops.known_state();

@@ -199,8 +199,9 @@ impl CqOps for Cq {
         verbs::cq::arm(&self.object.session, self.object.handle, kind)
     }
 
-    fn take(&self) -> Result<ExclusiveCq, PollError> {
-        Err(PollError::NoDataPath)
+    fn take(&self) -> Result<ExclusiveCq, TakeError> {
+        let id = QueueId::CompletionQueue(self.object.handle);
+        Err(TakeError::new(id, TakeCause::NoDataPath))
     }
 
     fn put_back(&self, queue: ExclusiveCq) {

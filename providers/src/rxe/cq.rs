@@ -15,11 +15,11 @@ use uverbs_abi::{Cause, CommandError, Session};
 use super::receivers::Receivers;
 use super::wc::{STATUS, WC_LEN, decode_pairs, has_failed};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
-use crate::error::{CloseError, PollError};
+use crate::error::{CloseError, PollError, TakeCause, TakeError};
 use crate::ring::{Consumer, Corrupt, Glance, Index, Masked};
 use crate::shared::{ProducerIndex, SharedQueue};
 use crate::shelf::{Absent, Shelf};
-use crate::types::CqHandle;
+use crate::types::{CqHandle, QueueId};
 use crate::verbs;
 use crate::wc::{Wc, WcStatus};
 
@@ -385,11 +385,12 @@ impl CqOps for RxeCq {
         verbs::cq::arm(&self.session, self.handle, kind)
     }
 
-    fn take(&self) -> Result<ExclusiveCq, PollError> {
+    fn take(&self) -> Result<ExclusiveCq, TakeError> {
+        let refused = |cause| TakeError::new(QueueId::CompletionQueue(self.handle), cause);
         if !self.session.is_ours() {
-            return Err(PollError::ForeignProcess);
+            return Err(refused(TakeCause::ForeignProcess));
         }
-        let ring = self.ring.take()?;
+        let ring = self.ring.take().map_err(|absent| refused(absent.into()))?;
         // Nobody makes it known before the ring is back.
         self.idle.set(UNKNOWN);
         Ok(ExclusiveCq::Rxe(ring))

@@ -6,8 +6,8 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, fork, setgid};
 use uverbs::event::EventError;
 use uverbs::{
-    Cause, DestroyErrorCause, ObjectError, PollError, PostCause, QpAttr, QpState, RecvWr, SendWr,
-    Wc,
+    Cause, DestroyErrorCause, ObjectError, ObjectErrorCause, PollError, PostCause, QpAttr, QpState,
+    RecvWr, SendWr, Wc,
 };
 
 use super::pair::{End, Failure, ensure, pair, same};
@@ -73,8 +73,8 @@ fn a_forked_child_is_told() -> CaseResult {
             refused.is_some_and(|error| error.to_string().contains("fork()")),
             "modify does not speak of fork()",
         )?;
-        let foreign = |error: ObjectError| match error {
-            ObjectError::Command(error) => Some(error.cause),
+        let foreign = |error: ObjectError| match error.cause {
+            ObjectErrorCause::Command(error) => Some(error.cause),
             _ => None,
         };
         let refused = a.qp.query().err().and_then(foreign);
