@@ -72,7 +72,7 @@ fn is_on(device: &Device, interface: &str, discovery: &Discovery) -> bool {
 
 /// The name that differs least, if it is by two letters at most, and by less than half of them.
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let far = |other: &str| distance(&name.to_lowercase(), &other.to_lowercase());
+    let far = |other: &str| distance(&name.to_ascii_lowercase(), &other.to_ascii_lowercase());
     names
         .map(|other| (far(other), other))
         .filter(|(far, other)| *far <= 2 && far * 2 < other.chars().count())
