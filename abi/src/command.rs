@@ -22,7 +22,7 @@ use crate::layout::ids::{
 use crate::{Cause, CommandError};
 
 /// The most attributes that one command can carry.
-pub const MAX_ATTRS: usize = 20;
+pub const MAX_ATTRS: usize = 16;
 
 /// What one attribute carries.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ pub struct Command<'a> {
     method: u16,
     entries: [Option<Entry<'a>>; MAX_ATTRS],
     len: usize,
+    /// Of each attribute's number the last six bits: most often enough to know that it is a new one.
+    seen: u64,
     fault: Option<&'static str>,
 }
 
@@ -85,6 +87,7 @@ impl<'a> Command<'a> {
             method,
             entries: [const { None }; MAX_ATTRS],
             len: 0,
+            seen: 0,
             fault: None,
         }
     }
@@ -93,20 +96,25 @@ impl<'a> Command<'a> {
     #[inline]
     #[must_use]
     pub fn invoke_write(name: &'static str, number: u32) -> Self {
-        Self::new(name, object::DEVICE, method::device::INVOKE_WRITE)
-            .constant(attr::invoke_write::WRITE_CMD, u64::from(number))
+        let mut command = Self::new(name, object::DEVICE, method::device::INVOKE_WRITE);
+        command.add(attr::invoke_write::WRITE_CMD.id(), constant(number.into()));
+        command
     }
 
     /// Adds the request and the response of a `write()` command.
     #[inline]
     #[must_use]
-    pub fn core<Req, Resp>(self, request: &'a Req, response: &'a mut Resp) -> Self
+    pub fn core<Req, Resp>(mut self, request: &'a Req, response: &'a mut Resp) -> Self
     where
         Req: IntoBytes + Immutable,
         Resp: FromBytes + IntoBytes,
     {
-        self.core_in(request)
-            .output_bytes(attr::invoke_write::CORE_OUT, response.as_mut_bytes())
+        // Both before it is moved.
+        let request = in_bytes(request.as_bytes());
+        self.add(attr::invoke_write::CORE_IN.id(), request);
+        let response = Value::Out(response.as_mut_bytes());
+        self.add(attr::invoke_write::CORE_OUT.id(), response);
+        self
     }
 
     /// Adds the request of a `write()` command that has no response.
@@ -137,13 +145,7 @@ impl<'a> Command<'a> {
     #[inline]
     #[must_use]
     pub fn constant(self, attr: Attr<Const>, value: u64) -> Self {
-        self.push(
-            attr.id(),
-            Value::Inline {
-                len: 8,
-                data: value.to_ne_bytes(),
-            },
-        )
+        self.push(attr.id(), constant(value))
     }
 
     /// Passes a set of flags; the kernel refuses bits that it does not know.
@@ -314,14 +316,7 @@ impl<'a> Command<'a> {
 
     #[inline]
     fn push_bytes(self, id: u16, bytes: &'a [u8]) -> Self {
-        let mut data = [0; 8];
-        match (data.get_mut(..bytes.len()), u16::try_from(bytes.len())) {
-            (Some(start), Ok(len)) => {
-                start.copy_from_slice(bytes);
-                self.push(id, Value::Inline { len, data })
-            }
-            _ => self.push(id, Value::In(bytes)),
-        }
+        self.push(id, in_bytes(bytes))
     }
 
     // A command is some hundred bytes: what is inlined here keeps it from being moved with each
@@ -338,10 +333,13 @@ impl<'a> Command<'a> {
             Value::Out(bytes) => bytes.len() > usize::from(u16::MAX),
             _ => false,
         };
+        let bit = 1 << (id & 63);
+        let may_be_there = self.seen & bit != 0;
+        self.seen |= bit;
         if too_long {
             self.fault
                 .get_or_insert("an attribute is longer than 65,535 bytes");
-        } else if self.entries().any(|entry| entry.id == id) {
+        } else if may_be_there && self.entries().any(|entry| entry.id == id) {
             self.fault.get_or_insert("an attribute is given twice");
         } else if let Some(free) = self.entries.get_mut(self.len) {
             *free = Some(Entry {
@@ -355,6 +353,28 @@ impl<'a> Command<'a> {
             self.fault
                 .get_or_insert("more attributes than a command can carry");
         }
+    }
+}
+
+/// A number of 8 bytes.
+#[inline]
+const fn constant<'a>(value: u64) -> Value<'a> {
+    Value::Inline {
+        len: 8,
+        data: value.to_ne_bytes(),
+    }
+}
+
+/// Bytes for the kernel to read: in the attribute itself, if there is room.
+#[inline]
+fn in_bytes(bytes: &[u8]) -> Value<'_> {
+    let mut data = [0; 8];
+    match (data.get_mut(..bytes.len()), u16::try_from(bytes.len())) {
+        (Some(start), Ok(len)) => {
+            start.copy_from_slice(bytes);
+            Value::Inline { len, data }
+        }
+        _ => Value::In(bytes),
     }
 }
 
