@@ -15,6 +15,7 @@
     reason = "a command-line tool"
 )]
 
+mod objects;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -47,10 +48,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some(other) => return Err(format!("unknown argument {other}").into()),
     }
     let counts = count::calls(Command::new(env::current_exe()?).arg(COUNTED))?;
-    let wanted = (FORMS.len() * ROWS.len() + EVENTS.len()) * ROUNDS;
+    let before_objects = (FORMS.len() * ROWS.len() + EVENTS.len()) * ROUNDS;
+    let wanted = before_objects + objects::regions();
     if counts.len() != wanted {
         return Err(format!("{} regions came, {wanted} were expected", counts.len()).into());
     }
+    let (counts, of_objects) = counts.split_at(before_objects);
     let mut rounds = counts.chunks(ROUNDS);
     let mut table = BTreeMap::new();
     let mut all: Vec<_> = FORMS
@@ -65,6 +68,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         // Tenths of an instruction for each work request.
         table.insert((form, row), median * 10 / batch);
     }
+    for (row, mut sums) in objects::sums(of_objects) {
+        sums.sort_unstable();
+        let median = sums.get(sums.len() / 2).copied().unwrap_or_default();
+        table.insert(("shared", row), median * 10);
+    }
     let tenths = |n: u64| format!("{}.{}", n / 10, n % 10);
     if argument.is_some() {
         let lines: Vec<String> = table
@@ -77,9 +85,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         println!("[\n{}\n]", lines.join(",\n"));
         return Ok(());
     }
-    println!("| instructions for each work request | exclusive | shared |");
+    println!("| instructions for each work request, event or object | exclusive | shared |");
     println!("|---|--:|--:|");
-    for row in ROWS.map(|(row, _)| row).into_iter().chain(EVENTS) {
+    let of_objects = objects::OBJECTS.iter().flat_map(|(rows, _)| *rows);
+    let rows = ROWS.map(|(row, _)| row).into_iter().chain(EVENTS);
+    for row in rows.chain(of_objects) {
         let of = |form| match table.get(&(form, row)) {
             Some(count) => tenths(*count),
             None => String::new(),

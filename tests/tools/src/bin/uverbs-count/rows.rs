@@ -140,7 +140,8 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         form!(sends, recvs, polls);
     }
     form!(qp, qp, cq);
-    events(&fabric)
+    events(&fabric)?;
+    crate::objects::run(&fabric)
 }
 
 /// Events of a device of their own, which come through pipes here and are read as the kernel's are.
