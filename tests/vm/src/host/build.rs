@@ -136,6 +136,8 @@ pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
         "relocation-model=static",
         "-C",
         "link-arg=-Wl,-z,noseparate-code",
+        "-C",
+        "link-arg=-Wl,--no-eh-frame-hdr",
     ];
     Ok([
         bench_program("uverbs-twin", "release", &[])?,
