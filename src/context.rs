@@ -384,13 +384,18 @@ impl Context {
     /// have been renamed since it was opened.
     ///
     /// # Errors
-    /// What sysfs said; [`io::ErrorKind::NotFound`] if the device is gone or sysfs is not there.
+    /// What sysfs said; [`io::ErrorKind::NotFound`] if the device is gone or sysfs is not there; a
+    /// [`QueryError`] for a port that the device lacks.
     #[doc(alias = "ibv_query_pkey")]
     pub fn pkeys(&self, port: u8) -> io::Result<Vec<u16>> {
-        match &self.inner.device {
+        let found = match &self.inner.device {
             Some(device) => device.pkeys(port),
             None => Discovery::system().pkeys(self.name(), port),
-        }
+        };
+        found.map_err(|error| match self.query_port(port) {
+            Err(no_port) if no_port.errno() == Some(Errno::EINVAL) => no_port.into(),
+            _ => error,
+        })
     }
 
     /// Makes a protection domain.

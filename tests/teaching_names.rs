@@ -126,6 +126,8 @@ fn a_port_that_is_not_there_is_answered_with_those_that_are() {
         assert!(!report.contains("gids"), "{report}");
         let entries = context.gids(port).unwrap_err();
         assert_eq!(entries.to_string(), error.to_string());
+        let keys = context.pkeys(port).unwrap_err();
+        assert_eq!(keys.to_string(), error.to_string());
     }
     let error = context.query_gid(1, 70_000).unwrap_err();
     let report = error.report().to_string();

@@ -38,7 +38,10 @@ fn is_node(name: &str) -> bool {
 
 /// A network interface: with the devices that are on it, as their GIDs say.
 fn interface(name: &str, devices: &[Device], discovery: &Discovery) -> Option<String> {
-    if !fs::exists(discovery.sys(&format!("class/net/{name}"))).is_ok_and(|there| there) {
+    // Neither nothing nor `..`, which are folders as well.
+    let is_name = Path::new(name).file_name() == Some(name.as_ref());
+    let there = || fs::exists(discovery.sys(&format!("class/net/{name}")));
+    if !is_name || !there().is_ok_and(|there| there) {
         return None;
     }
     let mut text = format!("{name} is a network interface");

@@ -109,6 +109,11 @@ fn what_was_meant_is_told_where_the_name_is_something_elses() {
             );
         }
     }
+    // Folders as well, and no names.
+    for name in ["", ".", ".."] {
+        let text = error_of(machine.by_sysfs().open(name)).to_string();
+        assert!(text.ends_with("; there are: rxe0, mlx5_0"), "{text}");
+    }
 }
 
 #[test]
