@@ -157,10 +157,31 @@ fn missing_name() -> CaseResult {
         text.contains("rxe7") && text.contains("rxe0") && text.contains("rxe1"),
         &text,
     )?;
-    let listed: Vec<_> = uverbs::devices()?
-        .iter()
-        .map(|d| d.name().to_owned())
-        .collect();
+    let devices = uverbs::devices()?;
+    let mine = devices.iter().find(|device| device.name() == "rxe1");
+    let mine = mine.ok_or("no rxe1")?;
+    // What the name is in truth, or which is nearest.
+    let (node, path) = (mine.uverbs_name(), mine.node().display().to_string());
+    let of_rxe1 = format!("; {node} is the node of \"rxe1\": open \"rxe1\"");
+    for (name, hint) in [
+        (node, of_rxe1.as_str()),
+        (path.as_str(), of_rxe1.as_str()),
+        (
+            "/dev/null",
+            "; a device is opened by its name and not by a node's",
+        ),
+        ("veth1", "; veth1 is a network interface; on it is rxe1"),
+        ("lo", "; lo is a network interface"),
+        ("rxe_1", "; did you mean \"rxe1\"?"),
+    ] {
+        let error = Context::open(name).err().ok_or("it was opened")?;
+        let text = error.to_string();
+        ensure(
+            text.contains("; there are: rxe") && text.contains(hint),
+            &text,
+        )?;
+    }
+    let listed: Vec<_> = devices.iter().map(|d| d.name().to_owned()).collect();
     for device in rdma::DEVICES {
         ensure(listed.iter().any(|name| name == device), device)?;
     }
