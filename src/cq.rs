@@ -19,6 +19,7 @@ use crate::error::{
 };
 use crate::event::{AsyncEvents, Counts, Registration, Reported, Sort, WeakObject};
 use crate::gate::Gate;
+use crate::lent::{Home, Lent};
 use crate::teardown::{self, Teardown};
 use crate::user_data::UserData;
 
@@ -204,8 +205,13 @@ impl CompletionQueue {
     /// # Errors
     /// [`PollError`]. After the device has been removed, completions still queued come first.
     #[doc(alias = "ibv_poll_cq")]
+    #[inline]
     pub fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        self.inner.ops.poll(out)
+        let taken = self.inner.ops.try_poll(out);
+        if taken > out.len() {
+            return self.inner.ops.poll(out);
+        }
+        Ok(out.get_mut(..taken).unwrap_or_default())
     }
 
     /// Takes the queue for use by one owner, without locks. Meanwhile polling through a shared
@@ -216,8 +222,7 @@ impl CompletionQueue {
     pub fn exclusive(&self) -> Result<ExclusiveCompletionQueue, TakeError> {
         let queue = self.inner.ops.take()?;
         Ok(ExclusiveCompletionQueue {
-            queue: Some(queue),
-            cq: self.clone(),
+            lent: Lent::new(queue, self.clone()),
         })
     }
 
@@ -374,8 +379,13 @@ impl WeakCompletionQueue {
 /// A completion queue in the hands of one owner. Dropping it gives the queue back.
 #[derive(Debug)]
 pub struct ExclusiveCompletionQueue {
-    queue: Option<ExclusiveCq>,
-    cq: CompletionQueue,
+    lent: Lent<ExclusiveCq, CompletionQueue>,
+}
+
+impl Home<ExclusiveCq> for CompletionQueue {
+    fn put_back(&self, queue: ExclusiveCq) {
+        self.inner.ops.put_back(queue);
+    }
 }
 
 impl ExclusiveCompletionQueue {
@@ -385,23 +395,12 @@ impl ExclusiveCompletionQueue {
     /// [`PollError`].
     #[inline]
     pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        match &mut self.queue {
-            Some(queue) => queue.poll(out),
-            None => Err(PollError::Destroyed),
-        }
+        self.lent.queue().poll(out)
     }
 
     /// The shared handle.
     #[must_use]
     pub const fn shared(&self) -> &CompletionQueue {
-        &self.cq
-    }
-}
-
-impl Drop for ExclusiveCompletionQueue {
-    fn drop(&mut self) {
-        if let Some(queue) = self.queue.take() {
-            self.cq.inner.ops.put_back(queue);
-        }
+        self.lent.home()
     }
 }

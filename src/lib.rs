@@ -143,6 +143,7 @@ pub mod event;
 pub mod fake;
 mod gate;
 mod gid;
+mod lent;
 mod living;
 mod mr;
 mod open;

@@ -214,6 +214,14 @@ pub trait CqOps: Send + Sync + fmt::Debug {
     /// [`PollError`].
     fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError>;
 
+    /// As [`poll`](Self::poll), in as few steps as can be: how many completions were moved out, to the
+    /// start of `out`, in one register. More than there is room for means that none was, and that `poll`
+    /// tells what there is; so says a provider that has no shorter way.
+    fn try_poll(&self, out: &mut [Wc]) -> usize {
+        let _ = out;
+        usize::MAX
+    }
+
     /// Asks for one completion event.
     ///
     /// # Errors

@@ -2,11 +2,15 @@
 //! account of panics would cost as much again.
 //!
 //! ```text
-//!   FREE ──cas──► HELD ──swap──► FREE             nobody else came: two atomic instructions
-//!                  │ swap, by who waits
-//!                  ▼
-//!                AWAITED ──swap──► FREE, and one of those who wait is woken
+//!   FREE, or a number ──cas──► HELD ──swap──► FREE, or a number      two atomic instructions
+//!                               │ swap, by who waits
+//!                               ▼
+//!                             AWAITED ──swap──► the same, and one of those who wait is woken
 //! ```
+//!
+//! While it is free its word may hold a number instead of FREE. Whoever leaves says which, whoever
+//! enters is given it, and anybody may look at it meanwhile: so a number that the value hangs on can
+//! be read without the lock, and whoever enters from a number knows that it is still that one.
 //!
 //! Those who wait sleep on a condition variable of the standard library, behind a gate: whoever
 //! wakes passes the gate first, so that nobody can be between "it is held" and falling asleep.
@@ -22,10 +26,10 @@
 #[cfg(all(test, uverbs_loom))]
 use loom::{
     cell::UnsafeCell,
-    sync::{Condvar, Mutex, atomic::AtomicU32},
+    sync::{Condvar, Mutex, atomic::AtomicU64},
 };
 #[cfg(not(all(test, uverbs_loom)))]
-use std::sync::{Condvar, Mutex, atomic::AtomicU32};
+use std::sync::{Condvar, Mutex, atomic::AtomicU64};
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -33,10 +37,40 @@ use std::sync::atomic::Ordering;
 #[cfg(not(all(test, uverbs_loom)))]
 use self::cell::UnsafeCell;
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
+// Any `u32` is a number; these are none. Near the top, where an instruction has them as a short operand.
+/// Nobody holds it, and there is no number.
+const FREE: u64 = u64::MAX - 2;
+const HELD: u64 = u64::MAX - 1;
 /// Held, and somebody may sleep.
-const AWAITED: u32 = 2;
+const AWAITED: u64 = u64::MAX;
+
+/// What the word holds while the lock is free: a number, or none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left(u64);
+
+impl Left {
+    /// No number.
+    pub(crate) const NONE: Self = Self(FREE);
+
+    /// Takes the number out, if there is one.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "just compared")]
+    pub(crate) const fn take(&mut self) -> Option<u32> {
+        let Self(word) = std::mem::replace(self, Self::NONE);
+        if word <= u32::MAX as u64 {
+            Some(word as u32)
+        } else {
+            None
+        }
+    }
+}
+
+impl From<Option<u32>> for Left {
+    #[inline]
+    fn from(number: Option<u32>) -> Self {
+        number.map_or(Self::NONE, |number| Self(number.into()))
+    }
+}
 
 /// How often to look again before going to sleep: about as long as a holder takes for a batch.
 const LOOKS: u32 = if cfg!(all(test, uverbs_loom)) { 0 } else { 100 };
@@ -71,7 +105,7 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
     pub fn new(value: T) -> Self {
         Self {
             door: Door {
-                state: AtomicU32::new(FREE),
+                state: AtomicU64::new(FREE),
                 gate: Mutex::new(()),
                 freed: Condvar::new(),
             },
@@ -79,36 +113,68 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
         }
     }
 
-    /// Uses the value, after whoever uses it now. Within `work` it must not be called again.
+    /// Uses the value, after whoever uses it now. Within `work` it must not be called again. A number
+    /// that was left is lost.
     #[inline]
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        if !self.door.enter() {
-            self.door.wait();
-        }
-        self.inside(work)
+        self.with_left(|value, left| {
+            *left = Left::NONE;
+            work(value)
+        })
     }
 
-    /// Uses the value, unless somebody uses it now.
+    /// As [`with`](Self::with); `work` is given what was left, and puts there what is to be left then,
+    /// also if it panics.
+    #[inline]
+    pub(crate) fn with_left<R>(&self, work: impl FnOnce(&mut T, &mut Left) -> R) -> R {
+        let found = if self.door.enter(FREE) {
+            FREE
+        } else {
+            self.door.wait()
+        };
+        self.held(found).with(work)
+    }
+
+    /// Uses the value, unless somebody uses it now; a number stays.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.door.enter().then(|| self.inside(work))
+        let held = self.enter_from(self.word())?;
+        Some(held.with(|value, _| work(value)))
     }
 
-    /// As [`try_with`](Self::try_with), but wakes nobody itself, so that there is no call in it that
-    /// something would have to be put aside for: the second answer is whether [`wake`](Self::wake) is
-    /// to be called.
+    /// As [`try_with`](Self::try_with) where no number is left, but wakes nobody itself, so that there
+    /// is no call in it that something would have to be put aside for: the second answer is whether
+    /// [`wake`](Self::wake) is to be called.
     #[inline]
     pub(crate) fn try_quick<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<(R, bool)> {
-        if !self.door.enter() {
+        if !self.door.enter(FREE) {
             return None;
         }
-        let leaves = Leaves(&self.door);
+        let held = self.held(FREE);
         let answer = self.value.with_mut(|value| {
-            // SAFETY: as in `inside`.
+            // SAFETY: as in `Held::with`, with `held`.
             work(unsafe { &mut *value })
         });
-        // Left here instead, and by `leaves` only after a panic.
-        std::mem::forget(leaves);
-        Some((answer, self.door.let_go()))
+        Some((answer, held.leave(None)))
+    }
+
+    /// The word, to be compared with a number, widened: equal only if that is the one that was left, and
+    /// nobody holds the lock.
+    #[inline]
+    pub(crate) fn word(&self) -> u64 {
+        // Relaxed: what else is to be known of the number is for whoever left it to see to.
+        self.door.state.load(Ordering::Relaxed)
+    }
+
+    /// Enters without waiting, if a [`word`](Self::word) is of a lock that nobody holds, and still stands.
+    #[inline]
+    pub(crate) fn enter_from(&self, word: u64) -> Option<Held<'_, T, FAULT>> {
+        // As the machine gives it back, so that it need not be kept.
+        let found = if word < HELD {
+            self.door.enter_found(word)
+        } else {
+            None
+        };
+        found.map(|found| self.held(found))
     }
 
     /// Wakes one of those who sleep. Never wrong, but for the time it takes.
@@ -116,48 +182,102 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
         self.door.wake();
     }
 
-    /// Right after the door was entered.
+    /// Right after the door was entered, with what was found there.
     #[inline]
-    fn inside<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let _leaves = Leaves(&self.door);
-        self.value.with_mut(|value| {
-            // SAFETY: this thread has entered the door and leaves it after this (`_leaves`), also if
-            // `work` panics; until then nobody else gets here, and the value is reached nowhere
-            // else. It lives as long as `self`.
-            work(unsafe { &mut *value })
+    const fn held(&self, found: u64) -> Held<'_, T, FAULT> {
+        Held {
+            lock: self,
+            left: Left(found),
+        }
+    }
+}
+
+/// The lock, entered. Dropped, also by a panic, it leaves what was found there.
+pub(crate) struct Held<'l, T, const FAULT: u8 = SOUND> {
+    lock: &'l Lock<T, FAULT>,
+    left: Left,
+}
+
+impl<T, const FAULT: u8> Held<'_, T, FAULT> {
+    /// What was found: a number, or more than any.
+    #[inline]
+    pub(crate) const fn word(&self) -> u64 {
+        self.left.0
+    }
+
+    /// Uses the value; see [`Lock::with_left`].
+    #[inline]
+    pub(crate) fn with<R>(mut self, work: impl FnOnce(&mut T, &mut Left) -> R) -> R {
+        self.lock.value.with_mut(|value| {
+            // SAFETY: `self` is made where this thread has entered the door, and leaves it when it is
+            // dropped, also if `work` panics; until then nobody else gets here, and the value is reached
+            // nowhere else. It lives as long as the lock, which `self` borrows.
+            work(unsafe { &mut *value }, &mut self.left)
         })
+    }
+
+    /// Leaves with a number, or with none, and wakes nobody: the answer is whether
+    /// [`wake`](Lock::wake) is to be called.
+    #[inline]
+    pub(crate) fn leave(self, number: Option<u32>) -> bool {
+        let door = &self.lock.door;
+        // Left here instead, and by `drop` only after a panic.
+        std::mem::forget(self);
+        door.let_go(number.into())
+    }
+}
+
+impl<T, const FAULT: u8> Drop for Held<'_, T, FAULT> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lock.door.let_go(self.left) {
+            self.lock.door.wake();
+        }
     }
 }
 
 struct Door<const FAULT: u8> {
-    state: AtomicU32,
+    state: AtomicU64,
     gate: Mutex<()>,
     freed: Condvar,
 }
 
 impl<const FAULT: u8> Door<FAULT> {
+    /// From what the word is when nobody holds the lock: FREE, or a number.
     #[inline]
-    fn enter(&self) -> bool {
-        // Acquire: pairs with the Release in `leave`; what the last holder did is seen.
-        self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+    fn enter(&self, from: u64) -> bool {
+        self.enter_found(from).is_some()
     }
 
+    /// As [`enter`](Self::enter); gives what it was entered from.
+    #[inline]
+    fn enter_found(&self, from: u64) -> Option<u64> {
+        // Acquire: pairs with the Release in `let_go`; what the last holder did is seen.
+        self.state
+            .compare_exchange(from, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+    }
+
+    /// Enters after whoever is there, and gives what was found then.
     #[cold]
     #[inline(never)]
-    fn wait(&self) {
+    fn wait(&self) -> u64 {
         for _ in 0..LOOKS {
             match self.state.load(Ordering::Relaxed) {
-                FREE if self.enter() => return,
+                HELD => std::hint::spin_loop(),
                 // Others sleep already.
                 AWAITED => break,
-                _ => std::hint::spin_loop(),
+                free if self.enter(free) => return free,
+                _ => {}
             }
         }
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // Acquire: as in `enter`.
-        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
+        loop {
+            // Acquire: as in `enter`.
+            match self.state.swap(AWAITED, Ordering::Acquire) {
+                HELD | AWAITED => {}
+                free => return free,
+            }
             gate = self
                 .freed
                 .wait(gate)
@@ -165,23 +285,16 @@ impl<const FAULT: u8> Door<FAULT> {
         }
     }
 
+    /// Leaves with what is to be found, and says whether somebody may sleep.
     #[inline]
-    fn leave(&self) {
-        if self.let_go() {
-            self.wake();
-        }
-    }
-
-    /// Leaves, and says whether somebody may sleep.
-    #[inline]
-    fn let_go(&self) -> bool {
+    fn let_go(&self, Left(word): Left) -> bool {
         #[cfg(all(test, uverbs_loom))]
         if FAULT == RELAXED {
-            self.state.swap(FREE, Ordering::Relaxed);
+            self.state.swap(word, Ordering::Relaxed);
             return false;
         }
         // Release: pairs with the Acquire of whoever enters next.
-        self.state.swap(FREE, Ordering::Release) == AWAITED
+        self.state.swap(word, Ordering::Release) == AWAITED
     }
 
     #[cold]
@@ -193,16 +306,6 @@ impl<const FAULT: u8> Door<FAULT> {
         }
         drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
         self.freed.notify_one();
-    }
-}
-
-/// Leaves the door when dropped.
-struct Leaves<'l, const FAULT: u8>(&'l Door<FAULT>);
-
-impl<const FAULT: u8> Drop for Leaves<'_, FAULT> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }
 
@@ -231,7 +334,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use super::{FREE, Lock};
+    use super::{FREE, Left, Lock};
 
     #[test]
     fn adds_up_what_many_threads_add() {
@@ -275,6 +378,62 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_seen_from_outside_and_taken_over_by_who_enters() {
+        let lock: Lock<u32> = Lock::new(0);
+        assert!(lock.word() > u64::from(u32::MAX), "there is none yet");
+        lock.with_left(|_, left| *left = Some(7).into());
+        assert_eq!(lock.word(), 7);
+        assert_eq!(lock.try_with(|value| *value), Some(0));
+        assert_eq!(lock.word(), 7, "a try leaves it");
+        assert!(lock.enter_from(8).is_none(), "it is another by now");
+        let held = lock.enter_from(7).unwrap();
+        assert_eq!(held.word(), 7);
+        assert!(lock.word() > u64::from(u32::MAX), "somebody is in");
+        assert!(lock.enter_from(lock.word()).is_none());
+        assert!(!held.leave(Some(u32::MAX)));
+        assert_eq!(lock.word(), u32::MAX.into());
+        drop(lock.enter_from(lock.word()));
+        assert_eq!(lock.word(), u32::MAX.into(), "left as it was found");
+        lock.with_left(|_, left| assert_eq!(left.take(), Some(u32::MAX)));
+        assert_eq!(lock.word(), FREE);
+        lock.with_left(|_, left| *left = Some(3).into());
+        assert!(lock.try_quick(|_| ()).is_none(), "not from a number");
+        lock.with(|_| ());
+        assert_eq!(lock.word(), FREE, "lost, by who does not ask for it");
+    }
+
+    #[test]
+    fn a_number_adds_up_whoever_comes() {
+        let (threads, rounds) = if cfg!(miri) { (3, 20) } else { (8, 10_000) };
+        let lock: Lock<u64> = Lock::new(0);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let word = lock.word();
+                        let take_in = |value: &mut u64, left: &mut Left| {
+                            *value += u64::from(left.take().unwrap_or(0)) + 1;
+                            *left = Some(0).into();
+                        };
+                        match lock.enter_from(word) {
+                            Some(held) if word < 1000 => {
+                                let next = u32::try_from(word).unwrap() + 1;
+                                if held.leave(Some(next)) {
+                                    lock.wake();
+                                }
+                            }
+                            Some(held) => held.with(take_in),
+                            None => lock.with_left(take_in),
+                        }
+                    }
+                });
+            }
+        });
+        let sum = lock.with_left(|value, left| *value + u64::from(left.take().unwrap_or(0)));
+        assert_eq!(sum, threads * rounds);
+    }
+
+    #[test]
     fn a_panic_lets_it_go_and_a_try_does_not_wait() {
         let lock: Lock<u8> = Lock::new(1);
         let hit = catch_unwind(AssertUnwindSafe(|| lock.with(|_| panic!("under the lock"))));
@@ -291,78 +450,5 @@ mod tests {
     }
 }
 
-/// Every order of steps of three threads, with the memory model of the language. Loom's cell fails a
-/// model in which two are inside, or one comes in without seeing what the last one did.
 #[cfg(all(test, uverbs_loom))]
-#[allow(clippy::unwrap_used, reason = "a test may fail")]
-mod model {
-    use std::env;
-    use std::process::Command;
-
-    use loom::sync::Arc;
-    use loom::thread;
-
-    use super::{Lock, RELAXED, SILENT, SOUND};
-
-    /// The environment variable that puts the fault in.
-    const BROKEN: &str = "UVERBS_LOOM_BROKEN";
-
-    fn model<const FAULT: u8>(others: usize) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(move || {
-            let lock: Arc<Lock<usize, FAULT>> = Arc::new(Lock::new(0));
-            let threads: Vec<_> = (0..others)
-                .map(|_| {
-                    let lock = Arc::clone(&lock);
-                    thread::spawn(move || lock.with(|value| *value += 1))
-                })
-                .collect();
-            // With and without a call under the lock.
-            match lock.try_quick(|value| *value += 1) {
-                Some(((), true)) => lock.wake(),
-                Some(((), false)) => {}
-                None => lock.with(|value| *value += 1),
-            }
-            for thread in threads {
-                thread.join().unwrap();
-            }
-            lock.with(|value| assert_eq!(*value, others + 1));
-        });
-    }
-
-    #[test]
-    fn one_at_a_time_and_nobody_sleeps_for_ever() {
-        model::<SOUND>(1);
-        model::<SOUND>(2);
-    }
-
-    /// Runs the test `name` once more, in a process of its own, with the fault put in: a model that
-    /// fails takes its process down.
-    fn breaks<const FAULT: u8>(name: &str, says: &str) {
-        if env::var_os(BROKEN).is_some() {
-            return model::<FAULT>(1);
-        }
-        let ran = Command::new(env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(BROKEN, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&ran.stderr);
-        assert!(!ran.status.success(), "the fault was not noticed");
-        assert!(text.contains(says), "{text}");
-    }
-
-    #[test]
-    fn letting_go_without_order_is_noticed() {
-        breaks::<RELAXED>(
-            "lock::model::letting_go_without_order_is_noticed",
-            "Causality violation",
-        );
-    }
-
-    #[test]
-    fn waking_nobody_is_noticed() {
-        breaks::<SILENT>("lock::model::waking_nobody_is_noticed", "deadlock");
-    }
-}
+mod model;

@@ -76,12 +76,42 @@ pub trait IndexRule: Copy {
 
     /// The slot of the entry with this index.
     fn slot(self, index: u32) -> u32;
+
+    /// [`step`](Self::step) by one of the index in the lower half of a word, whose upper half stays as
+    /// it is.
+    #[inline]
+    fn step_low(self, word: u64) -> u64 {
+        pack(self.step(low(word), 1), high(word))
+    }
+}
+
+/// Two numbers in one word.
+#[inline]
+const fn pack(low: u32, high: u32) -> u64 {
+    (high as u64) << 32 | low as u64
+}
+
+/// The lower half of a word.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lower half is what is asked for"
+)]
+pub(crate) const fn low(word: u64) -> u32 {
+    word as u32
+}
+
+/// The upper half of a word.
+#[inline]
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
 }
 
 /// rxe's rule: indices are stored masked, and one slot stays empty, so that full and empty differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masked {
-    mask: u32,
+    /// The mask of a slot's number, below ones for the upper half.
+    wide: u64,
 }
 
 impl Masked {
@@ -90,37 +120,50 @@ impl Masked {
     #[must_use]
     pub const fn new(mask: u32) -> Option<Self> {
         if mask != u32::MAX && mask & mask.wrapping_add(1) == 0 {
-            Some(Self { mask })
+            Some(Self {
+                wide: pack(mask, u32::MAX),
+            })
         } else {
             None
         }
+    }
+
+    #[inline]
+    const fn mask(self) -> u32 {
+        low(self.wide)
     }
 }
 
 impl IndexRule for Masked {
     #[inline]
     fn capacity(self) -> u32 {
-        self.mask
+        self.mask()
     }
 
     #[inline]
     fn is_valid(self, index: u32) -> bool {
-        index <= self.mask
+        index <= self.mask()
     }
 
     #[inline]
     fn step(self, index: u32, by: u32) -> u32 {
-        index.wrapping_add(by) & self.mask
+        index.wrapping_add(by) & self.mask()
     }
 
     #[inline]
     fn distance(self, from: u32, to: u32) -> u32 {
-        to.wrapping_sub(from) & self.mask
+        to.wrapping_sub(from) & self.mask()
     }
 
     #[inline]
     fn slot(self, index: u32) -> u32 {
-        index & self.mask
+        index & self.mask()
+    }
+
+    #[inline]
+    fn step_low(self, word: u64) -> u64 {
+        // Nothing is carried into the upper half: an index is at most 2³¹ - 1.
+        word.wrapping_add(1) & self.wide
     }
 }
 
@@ -255,20 +298,20 @@ impl<R: IndexRule> Producer<R> {
 pub enum Glance {
     /// No filled slot is waiting.
     Nothing,
-    /// Just one is.
-    One,
-    /// [`Consumer::available`] tells.
-    Else,
+    /// Just one is; this is the index that was seen.
+    One(u32),
+    /// [`Consumer::ready_at`] tells, of the index that was seen.
+    Else(u32),
 }
 
 /// The side that empties slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Consumer<R> {
     rule: R,
-    /// Ours: the next slot to take. The shared word is a copy of it.
-    next: u32,
-    /// How many slots are filled, as far as the other side's index was last seen.
-    ready: u32,
+    /// In the lower half the next slot to take, which is ours: the shared word is a copy of it. In the
+    /// upper half how many slots from there on are filled, as far as the other side's index was last
+    /// seen. In one word, so that to compare it with an index asks of both.
+    place: u64,
 }
 
 impl<R: IndexRule> Consumer<R> {
@@ -280,17 +323,43 @@ impl<R: IndexRule> Consumer<R> {
         let (next, producer) = adopt(rule, consumer, producer)?;
         let ready = rule.distance(next, producer);
         if ready <= rule.capacity() {
-            Ok(Self { rule, next, ready })
+            let place = pack(next, ready);
+            Ok(Self { rule, place })
         } else {
             Err(Corrupt)
         }
+    }
+
+    /// How this ring counts.
+    #[must_use]
+    pub const fn rule(&self) -> R {
+        self.rule
     }
 
     /// How many filled slots are waiting, as far as the producer's index was last seen.
     #[inline]
     #[must_use]
     pub const fn known(&self) -> u32 {
-        self.ready
+        high(self.place)
+    }
+
+    /// The slot after the last released one, if none is known to be filled: then it is all there is to
+    /// know, and [`resume`](Self::resume) goes on from it.
+    #[inline]
+    #[must_use]
+    pub const fn idle_at(&self) -> Option<u32> {
+        if self.known() == 0 {
+            Some(low(self.place))
+        } else {
+            None
+        }
+    }
+
+    /// Goes on where others have come to, who started from [`idle_at`](Self::idle_at) and released
+    /// slots by the same rule.
+    #[inline]
+    pub const fn resume(&mut self, next: u32) {
+        self.place = pack(next, 0);
     }
 
     /// In as few steps as can be, whether there is nothing or one: both say so only of an index that
@@ -298,34 +367,28 @@ impl<R: IndexRule> Consumer<R> {
     #[inline]
     #[must_use]
     pub fn glance(&self, producer: &impl Index) -> Glance {
-        if self.ready != 0 {
-            return Glance::Else;
-        }
         // Acquire in the trait: pairs with the producer's Release store after it filled the slot.
         let seen = producer.load_acquire();
-        if seen == self.next {
+        // An index is no more than the lower half, so it equals a word that knows of nothing only.
+        if u64::from(seen) == self.place {
             Glance::Nothing
-        } else if seen == self.rule.step(self.next, 1) {
-            Glance::One
+        } else if u64::from(seen) == self.rule.step_low(self.place) {
+            Glance::One(seen)
         } else {
-            Glance::Else
+            Glance::Else(seen)
         }
     }
 
-    /// The slot after the one that a [`glance`](Self::glance) showed.
+    /// Gives back the one slot that a [`glance`](Self::glance) showed, with the index that it saw.
     #[inline]
-    #[must_use]
-    pub fn after_one(&self) -> u32 {
-        self.rule.step(self.next, 1)
-    }
-
-    /// Gives back the one slot that a [`glance`](Self::glance) showed.
-    #[inline]
-    pub fn release_one(&mut self, consumer: &impl Index) {
-        debug_assert!(self.ready == 0, "more was known to be there");
-        self.next = self.rule.step(self.next, 1);
+    pub fn release_one(&mut self, consumer: &impl Index, seen: u32) {
+        debug_assert!(
+            u64::from(seen) == self.rule.step_low(self.place),
+            "more was known to be there, or not just one"
+        );
+        self.place = u64::from(seen);
         // Release in the trait: the producer may fill the slot again only after our reads.
-        consumer.store_release(self.next);
+        consumer.store_release(seen);
     }
 
     /// How many filled slots are waiting. Looks at the producer's index only if what was known
@@ -336,8 +399,8 @@ impl<R: IndexRule> Consumer<R> {
     /// past the consumer.
     #[inline]
     pub fn available(&mut self, producer: &impl Index, wanted: u32) -> Result<u32, Corrupt> {
-        if self.ready >= wanted {
-            Ok(self.ready)
+        if self.known() >= wanted {
+            Ok(self.known())
         } else {
             self.look(producer)
         }
@@ -350,21 +413,30 @@ impl<R: IndexRule> Consumer<R> {
     #[inline]
     pub fn look(&mut self, producer: &impl Index) -> Result<u32, Corrupt> {
         // Acquire in the trait: pairs with the producer's Release store after it filled the slots.
-        let seen = producer.load_acquire();
-        let ready = self.rule.distance(self.next, seen);
-        if !self.rule.is_valid(seen) || ready < self.ready || ready > self.rule.capacity() {
+        let ready = self.ready_at(producer.load_acquire())?;
+        self.place = pack(self.first(), ready);
+        Ok(ready)
+    }
+
+    /// How many filled slots are waiting by an index that a [`glance`](Self::glance) showed.
+    ///
+    /// # Errors
+    /// As [`available`](Self::available).
+    #[inline]
+    pub fn ready_at(&self, seen: u32) -> Result<u32, Corrupt> {
+        let ready = self.rule.distance(self.first(), seen);
+        if !self.rule.is_valid(seen) || ready < self.known() || ready > self.rule.capacity() {
             return Err(Corrupt);
         }
-        self.ready = ready;
         Ok(ready)
     }
 
     /// The slot after the last released one.
     #[inline]
     #[must_use]
-    pub fn first(&self) -> u32 {
+    pub const fn first(&self) -> u32 {
         // Ours is always one that can be.
-        self.next
+        low(self.place)
     }
 
     /// The slot that comes `ahead` after the last released one. Reading it is allowed if `ahead`
@@ -372,20 +444,27 @@ impl<R: IndexRule> Consumer<R> {
     #[inline]
     #[must_use]
     pub fn slot(&self, ahead: u32) -> u32 {
-        self.rule.slot(self.rule.step(self.next, ahead))
+        self.rule.slot(self.rule.step(self.first(), ahead))
     }
 
     /// Gives the next `count` slots back with one store; none at all if `count` is 0.
     #[inline]
     pub fn release(&mut self, consumer: &impl Index, count: u32) {
-        // More than is there would pass the producer; callers never ask for it.
-        debug_assert!(count <= self.ready, "released more slots than were filled");
         if count != 0 {
-            self.next = self.rule.step(self.next, count);
-            self.ready = self.ready.wrapping_sub(count);
-            // Release in the trait: the producer may fill the slots again only after our reads.
-            consumer.store_release(self.next);
+            self.release_of(consumer, self.known(), count);
         }
+    }
+
+    /// Gives the next `count` slots back of the `ready` that [`ready_at`](Self::ready_at) gave, with
+    /// one store in any case.
+    #[inline]
+    pub fn release_of(&mut self, consumer: &impl Index, ready: u32, count: u32) {
+        // More than is there would pass the producer; callers never ask for it.
+        debug_assert!(count <= ready, "released more slots than were filled");
+        let next = self.rule.step(self.first(), count);
+        self.place = pack(next, ready.wrapping_sub(count));
+        // Release in the trait: the producer may fill the slots again only after our reads.
+        consumer.store_release(next);
     }
 }
 
@@ -475,19 +554,27 @@ mod tests {
         let mut consumer = Consumer::new(Masked::new(7).unwrap(), &prod, &cons).unwrap();
         assert_eq!(consumer.glance(&prod), Glance::Nothing);
         prod.store(0, Ordering::Relaxed);
-        assert_eq!(consumer.glance(&prod), Glance::One);
-        consumer.release_one(&cons);
+        assert_eq!(consumer.glance(&prod), Glance::One(0));
+        consumer.release_one(&cons, 0);
         assert_eq!(cons.load(Ordering::Relaxed), 0);
         assert_eq!(consumer.glance(&prod), Glance::Nothing);
         for other in [2, 7, 8, u32::MAX] {
             prod.store(other, Ordering::Relaxed);
-            assert_eq!(consumer.glance(&prod), Glance::Else, "{other}");
+            assert_eq!(consumer.glance(&prod), Glance::Else(other), "{other}");
         }
-        prod.store(2, Ordering::Relaxed);
-        assert_eq!(consumer.available(&prod, 1), Ok(2));
+        prod.store(4, Ordering::Relaxed);
+        assert_eq!(consumer.available(&prod, 1), Ok(4));
+        assert_eq!(consumer.idle_at(), None);
         consumer.release(&cons, 1);
-        prod.store(1, Ordering::Relaxed);
-        assert_eq!(consumer.glance(&prod), Glance::Else, "it went backwards");
+        for back in [1, 2, 3] {
+            prod.store(back, Ordering::Relaxed);
+            assert_eq!(
+                consumer.glance(&prod),
+                Glance::Else(back),
+                "it went backwards"
+            );
+            assert_eq!(consumer.ready_at(back), Err(Corrupt), "{back}");
+        }
         assert_eq!(consumer.available(&prod, 8), Err(Corrupt));
     }
 

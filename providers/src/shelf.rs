@@ -7,12 +7,16 @@
 //!        put_back     with        reopen
 //! ```
 //!
+//! Where a number is all that others have to know of the thing to go on with it, the thing says so
+//! ([`Numbered`]). The number then lies in the lock's word while the thing is here and nobody uses it;
+//! whoever enters from the number may leave with a later one, and need not touch the thing.
+//!
 //! It must never be touched in a process that inherited it by `fork()`: the lock may have been held
 //! by a thread that does not exist there. Callers ask the session first.
 
 use std::fmt;
 
-use crate::lock::Lock;
+use crate::lock::{Held, Left, Lock};
 
 /// What stands on the shelf.
 enum Slot<R> {
@@ -30,12 +34,121 @@ pub enum Absent {
     Destroyed,
 }
 
+/// What can be gone on with by a number alone.
+pub trait Numbered {
+    /// The number, if at this moment it says all; not for things that never have one.
+    #[inline]
+    fn number(&self) -> Option<u32> {
+        None
+    }
+
+    /// Takes over what others have done, who have come from [`number`](Self::number) to this one.
+    #[inline]
+    fn resume(&mut self, number: u32) {
+        let _ = number;
+    }
+}
+
+impl<T: Numbered + ?Sized> Numbered for Box<T> {
+    #[inline]
+    fn number(&self) -> Option<u32> {
+        (**self).number()
+    }
+
+    #[inline]
+    fn resume(&mut self, number: u32) {
+        (**self).resume(number);
+    }
+}
+
+/// A slot in use. When it is no more, the number that the thing is at then is left.
+struct InUse<'u, R: Numbered> {
+    slot: &'u mut Slot<R>,
+    left: &'u mut Left,
+}
+
+impl<'u, R: Numbered> InUse<'u, R> {
+    /// Brings the thing up to the number that was found.
+    #[inline]
+    fn new(slot: &'u mut Slot<R>, left: &'u mut Left) -> Self {
+        if let Some(number) = left.take()
+            && let Slot::Here(thing) = &mut *slot
+        {
+            thing.resume(number);
+        }
+        Self { slot, left }
+    }
+}
+
+impl<R: Numbered> Drop for InUse<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        *self.left = match &*self.slot {
+            Slot::Here(thing) => thing.number().into(),
+            Slot::Lent | Slot::Closed => Left::NONE,
+        };
+    }
+}
+
 /// Holds one thing for many users.
 pub struct Shelf<R> {
     slot: Lock<Slot<R>>,
 }
 
-impl<R> Shelf<R> {
+/// The shelf in the hands of one user. Dropped, it is left as it was found.
+pub struct Turn<'s, R>(Held<'s, Slot<R>>);
+
+impl<R: Numbered> Turn<'_, R> {
+    /// The number that the thing is at, or more than any if only the thing knows.
+    #[inline]
+    #[must_use]
+    pub const fn word(&self) -> u64 {
+        self.0.word()
+    }
+
+    /// Leaves, with the thing come from one number to another, which is `number`. The answer is whether [`wake`](Shelf::wake) is to be
+    /// called, which is not done here.
+    #[inline]
+    #[must_use]
+    pub fn leave(self, number: u32) -> bool {
+        self.0.leave(Some(number))
+    }
+
+    /// Uses the thing itself after all, and leaves.
+    ///
+    /// # Errors
+    /// Those of the work, and [`Absent`] as one of them.
+    #[inline]
+    pub fn with_or<T, E: From<Absent>>(
+        self,
+        work: impl FnOnce(&mut R) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.0
+            .with(|slot, left| InUse::new(slot, left).slot.thing_or(work))
+    }
+}
+
+impl<R> fmt::Debug for Turn<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Turn")
+    }
+}
+
+impl<R> Slot<R> {
+    #[inline]
+    fn thing_or<T, E: From<Absent>>(
+        &mut self,
+        work: impl FnOnce(&mut R) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self {
+            Self::Here(thing) => work(thing),
+            Self::Lent => Err(Absent::InExclusiveUse.into()),
+            Self::Closed => Err(Absent::Destroyed.into()),
+        }
+    }
+}
+
+impl<R: Numbered> Shelf<R> {
     /// A shelf with `thing` on it.
     #[must_use]
     pub fn new(thing: R) -> Self {
@@ -50,8 +163,10 @@ impl<R> Shelf<R> {
     /// thing on it can be left half-way by a panic in [`with`](Self::with): a ring then has filled
     /// slots that it did not publish, or has read slots that it did not release, and both are simply
     /// filled or read again, since its indices move only at the end of a batch.
+    #[inline]
     fn slot<T>(&self, work: impl FnOnce(&mut Slot<R>) -> T) -> T {
-        self.slot.with(work)
+        self.slot
+            .with_left(|slot, left| work(InUse::new(slot, left).slot))
     }
 
     /// Uses the thing in place, one user at a time.
@@ -60,7 +175,7 @@ impl<R> Shelf<R> {
     /// [`Absent`].
     #[inline]
     pub fn with<T>(&self, work: impl FnOnce(&mut R) -> T) -> Result<T, Absent> {
-        self.slot.with(|slot| match slot {
+        self.slot(|slot| match slot {
             Slot::Here(thing) => Ok(work(thing)),
             Slot::Lent => Err(Absent::InExclusiveUse),
             Slot::Closed => Err(Absent::Destroyed),
@@ -76,11 +191,7 @@ impl<R> Shelf<R> {
         &self,
         work: impl FnOnce(&mut R) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.slot.with(|slot| match slot {
-            Slot::Here(thing) => work(thing),
-            Slot::Lent => Err(Absent::InExclusiveUse.into()),
-            Slot::Closed => Err(Absent::Destroyed.into()),
-        })
+        self.slot(|slot| slot.thing_or(work))
     }
 
     /// As [`with_or`](Self::with_or), with `told` to make an error of [`Absent`].
@@ -93,16 +204,32 @@ impl<R> Shelf<R> {
         work: impl FnOnce(&mut R) -> Result<T, E>,
         told: impl FnOnce(Absent) -> E,
     ) -> Result<T, E> {
-        self.slot.with(|slot| match slot {
+        self.slot(|slot| match slot {
             Slot::Here(thing) => work(thing),
             Slot::Lent => Err(told(Absent::InExclusiveUse)),
             Slot::Closed => Err(told(Absent::Destroyed)),
         })
     }
 
-    /// Uses the thing in place, if it is there and nobody uses it at this moment; it may say itself
-    /// that it has no answer. The second answer is whether [`wake`](Self::wake) is to be called, which
-    /// is not done here.
+    /// What a number is compared with, widened: equal only if the thing is here, nobody uses it, and it
+    /// is at that number.
+    #[inline]
+    #[must_use]
+    pub fn word(&self) -> u64 {
+        self.slot.word()
+    }
+
+    /// Enters without waiting, if a [`word`](Self::word) was read while nobody used the thing, and still
+    /// stands. The thing may be absent, unless the word is a number.
+    #[inline]
+    #[must_use]
+    pub fn turn(&self, word: u64) -> Option<Turn<'_, R>> {
+        self.slot.enter_from(word).map(Turn)
+    }
+
+    /// Uses a thing that never has a number in place, if it is there and nobody uses it at this moment; it
+    /// may say itself that it has no answer. The second answer is whether [`wake`](Self::wake) is to be
+    /// called, which is not done here.
     #[inline]
     #[must_use]
     pub fn try_quick<T>(&self, work: impl FnOnce(&mut R) -> Option<T>) -> (Option<T>, bool) {
@@ -187,7 +314,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use super::{Absent, Shelf};
+    use super::{Absent, Numbered, Shelf};
+
+    impl Numbered for i32 {}
 
     #[test]
     fn lent_means_absent_until_it_is_back() {

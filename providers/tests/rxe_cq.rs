@@ -4,6 +4,10 @@
 
 mod support;
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
 use support::Cqe;
 use support::kernel::Fake;
 use support::objects::cq_spec;
@@ -155,4 +159,99 @@ fn empty_is_never_said_of_what_is_there() {
     assert!(cq.poll(&mut wcs).unwrap().is_empty());
     cq.destroy().unwrap();
     assert_eq!(cq.poll(&mut wcs).unwrap_err(), PollError::Destroyed);
+}
+
+#[test]
+fn no_index_that_cannot_be_passes_for_empty() {
+    let (fake, session) = Fake::open();
+    let mut wcs = [Wc::default(); 2];
+    // Among them what the lock's word has in its lower half where there is no number.
+    let bad = [4, 0x7fff_ffff, u32::MAX, u32::MAX - 1, u32::MAX - 2];
+    for bad in bad {
+        let cq = Rxe.create_cq(&session, &cq_spec(3)).unwrap();
+        let queue = fake.cq(cq.handle().0);
+        let give = || assert!(queue.give(&Cqe::default().to_bytes()));
+        let mut refused = || {
+            let right = queue.producer();
+            queue.set_producer(bad);
+            for _ in 0..2 {
+                assert_eq!(cq.poll(&mut []), Err(PollError::CorruptRing), "{bad}");
+                let refused = cq.poll(&mut wcs);
+                assert_eq!(refused, Err(PollError::CorruptRing), "{bad}");
+            }
+            queue.set_producer(right);
+        };
+        // Known to be empty, and not; with something left that is known to be there; and after a refusal.
+        refused();
+        give();
+        refused();
+        assert_eq!(cq.poll(&mut [Wc::default()]).unwrap().len(), 1);
+        refused();
+        (0..3).for_each(|_| give());
+        assert_eq!(cq.poll(&mut [Wc::default()]).unwrap().len(), 1);
+        refused();
+        assert_eq!(cq.poll(&mut [Wc::default(); 3]).unwrap().len(), 2);
+        // Back to where some are left that it has told of: neither empty nor one.
+        (0..3).for_each(|_| give());
+        assert_eq!(cq.poll(&mut [Wc::default()]).unwrap().len(), 1);
+        let right = queue.producer();
+        for back in [2, 1] {
+            queue.set_producer((right + 4 - back) & 3);
+            let refused = cq.poll(&mut [Wc::default()]).unwrap_err();
+            assert_eq!(refused, PollError::CorruptRing, "{back} back");
+        }
+        queue.set_producer(right);
+        assert_eq!(cq.poll(&mut [Wc::default(); 3]).unwrap().len(), 2);
+        let mut taken = cq.take().unwrap();
+        for bad in [bad, u32::MAX] {
+            queue.set_producer(bad);
+            let refused = cq.poll(&mut [Wc::default()]).unwrap_err();
+            assert_eq!(refused, PollError::InExclusiveUse);
+            let refused = taken.poll(&mut [Wc::default()]).unwrap_err();
+            assert_eq!(refused, PollError::CorruptRing, "{bad}");
+        }
+        cq.destroy().unwrap_err();
+        drop(taken);
+    }
+}
+
+#[test]
+fn all_that_many_threads_poll_comes_once() {
+    let (fake, session) = Fake::open();
+    let cq = Rxe.create_cq(&session, &cq_spec(15)).unwrap();
+    let queue = fake.cq(cq.handle().0);
+    let all: u64 = if cfg!(miri) { 60 } else { 20_000 };
+    let found = Mutex::new(Vec::new());
+    let taken = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for room in [1, 1, 4] {
+            let (cq, found, taken) = (&cq, &found, &taken);
+            scope.spawn(move || {
+                let mut own = Vec::new();
+                let mut room = vec![Wc::default(); room];
+                while taken.load(Ordering::Relaxed) < all {
+                    let got = cq.poll(&mut room).unwrap();
+                    own.extend(got.iter().map(|wc| wc.wr_id));
+                    let count = got.len();
+                    taken.fetch_add(count as u64, Ordering::Relaxed);
+                    if count == 0 {
+                        thread::yield_now();
+                    }
+                }
+                found.lock().unwrap().extend(own);
+            });
+        }
+        for wr_id in 0..all {
+            let cqe = Cqe {
+                wr_id,
+                ..Cqe::default()
+            };
+            while !queue.give(&cqe.to_bytes()) {
+                thread::yield_now();
+            }
+        }
+    });
+    let mut found = found.into_inner().unwrap();
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..all));
 }

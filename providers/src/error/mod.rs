@@ -176,6 +176,8 @@ impl TakeError {
 /// completion with a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
+// As long as the length that a poll gives instead, so that nobody puts one together from bytes.
+#[repr(usize)]
 pub enum PollError {
     /// An exclusive handle holds the queue.
     #[error("the completion queue is in exclusive use; poll the exclusive handle")]

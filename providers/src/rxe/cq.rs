@@ -7,7 +7,6 @@
 //! the lock in a process that inherited it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
@@ -16,9 +15,9 @@ use super::receivers::Receivers;
 use super::wc::{STATUS, WC_LEN, decode_pairs, has_failed};
 use crate::contract::{Arm, CqOps, CqReported, ExclusiveCq};
 use crate::error::{CloseError, PollError, TakeCause, TakeError};
-use crate::ring::{Consumer, Corrupt, Glance, Index, Masked};
-use crate::shared::{ProducerIndex, SharedQueue};
-use crate::shelf::{Absent, Shelf};
+use crate::ring::{Consumer, Corrupt, Glance, Index, IndexRule, Masked, low};
+use crate::shared::{Reader, SharedQueue, View};
+use crate::shelf::{Absent, Numbered, Shelf, Turn};
 use crate::types::{CqHandle, QueueId};
 use crate::verbs;
 use crate::wc::{Wc, WcStatus};
@@ -56,70 +55,45 @@ impl CqRing {
     /// [`PollError`]. Completions that are still queued when the device goes come first.
     #[inline]
     pub fn poll<'b>(&mut self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        self.poll_if(self.life.is_on(), out)
-    }
-
-    /// [`poll`](Self::poll), where the life has been looked at.
-    #[inline(always)]
-    fn poll_if<'b>(&mut self, is_on: bool, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        // What a busy loop does most of the time, to find nothing or one, is all in the caller.
-        let taken = if is_on {
-            match self.consumer.glance(self.queue.producer()) {
-                Glance::Nothing => return Ok(&mut []),
-                Glance::One if !out.is_empty() => {
-                    if let Some(wc) = self.success() {
-                        self.consumer.release_one(self.queue.consumer());
-                        let filled = out.get_mut(..1).unwrap_or_default();
-                        filled.fill(wc);
-                        return Ok(filled);
-                    }
-                }
-                _ => {}
-            }
-            self.poll_some(out)
+        let taken = if self.life.is_on() {
+            self.poll_alive(out)
         } else {
             self.poll_late(out)
         };
-        out.get_mut(..taken).ok_or_else(|| self.fault())
-    }
-
-    /// The oldest completion, which a look has shown to be there, if it is no failure.
-    #[inline]
-    fn success(&self) -> Option<Wc> {
-        let slot = self.consumer.first();
-        // The status on its own, since taking it out of what is moved as one costs more.
-        let failed = has_failed(self.queue.copy_word::<STATUS>(slot));
-        (!failed).then(|| decode_pairs(self.queue.copy_pairs(slot)))
-    }
-
-    /// Moves the one completion out that is there, if it is just one, and no failure. Otherwise nothing
-    /// has happened.
-    #[inline]
-    fn poll_one(&mut self, out: &mut [Wc], idle: &Idle) -> Option<()> {
-        if self.consumer.glance(self.queue.producer()) != Glance::One {
-            return None;
+        if taken > out.len() {
+            return Err(self.fault());
         }
-        let wc = self.success()?;
-        // Known before it is given back: it has been taken out, whoever is to have it.
-        idle.set(self.consumer.after_one());
-        self.consumer.release_one(self.queue.consumer());
-        out.fill(wc);
-        Some(())
+        Ok(out.get_mut(..taken).unwrap_or_default())
     }
 
-    /// How many completions were moved out, or more than there is room for: then there is a
-    /// [`fault`](Self::fault).
-    #[inline(never)]
-    fn poll_some(&mut self, out: &mut [Wc]) -> usize {
-        // What this leaves to other calls it does at its end, so that nothing has to be put aside.
-        let known = self.consumer.known();
-        let ready = if known as usize >= out.len() {
-            known
-        } else {
-            match self.consumer.look(self.queue.producer()) {
-                Ok(ready) => ready,
-                Err(Corrupt) => return usize::MAX,
+    /// [`poll`](Self::poll), where the life has been looked at: how many completions were moved out, or
+    /// more than there is room for: then there is a [`fault`](Self::fault).
+    #[inline(always)]
+    fn poll_alive(&mut self, out: &mut [Wc]) -> usize {
+        // What a busy loop does most of the time, to find nothing or one, is all in the caller.
+        let seen = match self.consumer.glance(self.queue.producer()) {
+            Glance::Nothing => return 0,
+            Glance::One(seen) => {
+                if let Some(first) = out.first_mut()
+                    && let Some(wc) = success(self.queue.view(), self.consumer.first())
+                {
+                    self.consumer.release_one(self.queue.consumer(), seen);
+                    *first = wc;
+                    return 1;
+                }
+                seen
             }
+            Glance::Else(seen) => seen,
+        };
+        self.poll_some(out, seen)
+    }
+
+    /// [`poll_alive`](Self::poll_alive) where `seen` is the kernel's index.
+    #[inline(never)]
+    fn poll_some(&mut self, out: &mut [Wc], seen: u32) -> usize {
+        // What this leaves to other calls it does at its end, so that nothing has to be put aside.
+        let Ok(ready) = self.consumer.ready_at(seen) else {
+            return usize::MAX;
         };
         let taken = out.len().min(ready as usize);
         let out = out.get_mut(..taken).unwrap_or_default();
@@ -127,36 +101,36 @@ impl CqRing {
             .queue
             .read_straight(self.consumer.first(), out, decode_pairs)
         {
-            Some(seen) => self.polled(out, seen),
-            None => self.poll_round(out),
+            Some(together) => self.polled(out, ready, together),
+            None => self.poll_round(out, ready),
         }
     }
 
     /// [`poll_some`](Self::poll_some) of completions that are there, beyond the last slot, which is
     /// followed by the first.
     #[inline(never)]
-    fn poll_round(&mut self, out: &mut [Wc]) -> usize {
-        let mut seen = [0; 2];
+    fn poll_round(&mut self, out: &mut [Wc], ready: u32) -> usize {
+        let mut together = [0; 2];
         for (ahead, wc) in (0..).zip(out.iter_mut()) {
-            let [first, rest @ ..] = self.queue.copy_pairs(self.consumer.slot(ahead));
-            let ([a, b], [c, d]) = (seen, first);
-            seen = [a | c, b | d];
+            let [first, rest @ ..] = self.queue.view().copy_pairs(self.consumer.slot(ahead));
+            let ([a, b], [c, d]) = (together, first);
+            together = [a | c, b | d];
             let [second, third] = rest;
             *wc = decode_pairs([first, second, third]);
         }
-        self.polled(out, seen)
+        self.polled(out, ready, together)
     }
 
-    /// Gives back the slots that `out` has been filled from, and says how many; `seen` is what the first
-    /// 16 bytes of all of them are, bit by bit.
+    /// Gives back the slots that `out` has been filled from, of the `ready` ones, and says how many;
+    /// `together` is what the first 16 bytes of all of them are, bit by bit.
     #[inline]
-    fn polled(&mut self, out: &[Wc], [_, statuses]: [u64; 2]) -> usize {
+    fn polled(&mut self, out: &[Wc], ready: u32, [_, statuses]: [u64; 2]) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "no more than are ready, and those an index counts"
         )]
         self.consumer
-            .release(self.queue.consumer(), out.len() as u32);
+            .release_of(self.queue.consumer(), ready, out.len() as u32);
         if has_failed(statuses) {
             self.tell(out)
         } else {
@@ -172,7 +146,7 @@ impl CqRing {
         if !self.session.is_ours() {
             return usize::MAX;
         }
-        let taken = self.poll_some(out);
+        let taken = self.poll_some(out, self.queue.producer().load_acquire());
         let nothing_left = taken == 0 && self.consumer.look(self.queue.producer()) == Ok(0);
         if nothing_left && self.session.is_gone() {
             usize::MAX
@@ -216,55 +190,46 @@ impl CqRing {
     }
 }
 
+/// The completion in a slot that is filled, if it is no failure.
+#[inline]
+fn success(queue: View<'_, WC_LEN>, slot: u32) -> Option<Wc> {
+    // The status on its own, since taking it out of what is moved as one costs more.
+    let failed = has_failed(queue.copy_word::<STATUS>(slot));
+    (!failed).then(|| decode_pairs(queue.copy_pairs(slot)))
+}
+
+impl Numbered for CqRing {
+    #[inline]
+    fn number(&self) -> Option<u32> {
+        self.consumer.idle_at()
+    }
+
+    #[inline]
+    fn resume(&mut self, number: u32) {
+        self.consumer.resume(number);
+    }
+}
+
 /// rxe's completion queue.
+///
+/// On the [`Shelf`], its number is the slot that is taken next. So a poll without the lock can say that
+/// there is nothing: the kernel's index is read first, with Acquire, and then the number. If the index
+/// has come round since the number was written, then the kernel has seen slots given back, which whoever
+/// holds the lock does, and whoever sees that index sees the lock held or something newer. So "empty" is
+/// true of what was published before the index was read, as with the lock; what comes later makes an
+/// event, if one was asked for.
+///
+/// One completion is taken under the lock without touching the ring itself: what a slot is read and given
+/// back by is here as well, and the number is all that changes.
 #[derive(Debug)]
 pub struct RxeCq {
     life: Life,
     session: Arc<Session>,
     handle: CqHandle,
     depth: u32,
-    idle: Idle,
+    rule: Masked,
+    queue: Reader<WC_LEN>,
     ring: Shelf<Box<CqRing>>,
-}
-
-/// What says without the lock that a completion queue is empty: where the kernel's index stands when
-/// it is, or [`UNKNOWN`].
-///
-/// It is made unknown under the lock, before completions are given back, and known again under the
-/// lock when there are none left. The kernel's index is read first, with Acquire. If it has come round
-/// since the word was written, then the kernel has seen slots given back, and whoever sees that index
-/// sees the word unknown or newer. So "empty" is true of what was published before that index was
-/// read, as with the lock; what comes later makes an event, if one was asked for.
-#[derive(Debug)]
-struct Idle {
-    kernel: ProducerIndex,
-    at: AtomicU32,
-}
-
-/// No index: there are at most 2³¹ slots.
-const UNKNOWN: u32 = u32::MAX;
-
-impl Idle {
-    fn new(kernel: ProducerIndex) -> Self {
-        Self {
-            kernel,
-            at: AtomicU32::new(UNKNOWN),
-        }
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        // Acquire in the trait: see the type.
-        let seen = self.kernel.get().load_acquire();
-        seen == self.at.load(Ordering::Relaxed)
-    }
-
-    /// Under the lock of the ring.
-    #[inline]
-    fn set(&self, at: u32) {
-        // Relaxed: before a release of slots, which is a Release; or after it, by whoever has the lock.
-        self.at.store(at, Ordering::Relaxed);
-    }
 }
 
 impl RxeCq {
@@ -274,7 +239,8 @@ impl RxeCq {
             session: Arc::clone(&ring.session),
             handle: ring.handle,
             depth: ring.queue.mask(),
-            idle: Idle::new(ring.queue.producer_index()),
+            rule: ring.consumer.rule(),
+            queue: ring.queue.reader(),
             ring: Shelf::new(Box::new(ring)),
         }
     }
@@ -307,48 +273,40 @@ pub(super) fn foreign(command: &'static str) -> CloseError {
 }
 
 impl RxeCq {
-    /// [`poll`](CqOps::poll) where there seems to be more than one, or somebody else.
+    /// [`try_poll`](CqOps::try_poll) of more than one, or of a failure, by whoever has the lock. Its
+    /// arguments come first as they are.
     #[inline(never)]
-    fn poll_locked<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        self.ring.with_or(|ring| {
-            self.idle.set(UNKNOWN);
-            let found = ring.poll_if(true, out);
-            if ring.consumer.known() == 0 {
-                self.idle.set(ring.consumer.first());
-            }
-            found
-        })
+    fn poll_ring(&self, out: &mut [Wc], turn: Turn<'_, Box<CqRing>>) -> usize {
+        let polled = turn.with_or(|ring| Ok::<_, PollError>(ring.poll_alive(out)));
+        polled.unwrap_or(usize::MAX)
     }
 
-    /// [`poll`](CqOps::poll) after the quick way, with the first place filled if that has `polled`.
-    #[inline(never)]
-    fn poll_otherwise<'b>(
-        &self,
-        out: &'b mut [Wc],
-        polled: bool,
-        sleepers: bool,
-    ) -> Result<&'b mut [Wc], PollError> {
-        if sleepers {
-            self.ring.wake();
-        }
-        if polled {
-            Ok(out.get_mut(..1).unwrap_or_default())
-        } else {
-            self.poll_locked(out)
-        }
-    }
-
-    /// [`poll`](CqOps::poll) where it is not plain that this process may, and that there is a device.
+    /// [`try_poll`](CqOps::try_poll) where somebody else is at it, or it is not plain that this process
+    /// may, and that there is a device.
     #[cold]
     #[inline(never)]
-    fn poll_late<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
-        if !self.session.is_ours() {
-            return Err(PollError::ForeignProcess);
+    fn poll_late(&self, out: &mut [Wc]) -> usize {
+        match self.poll_waiting(out) {
+            Ok(found) => found.len(),
+            Err(_) => usize::MAX,
         }
-        self.ring.with_or(|ring| {
-            self.idle.set(UNKNOWN);
-            ring.poll(out)
-        })
+    }
+
+    /// [`poll`](CqOps::poll), without the short way.
+    fn poll_waiting<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        if self.life.is_on() || self.session.is_ours() {
+            self.ring.with_or(|ring| ring.poll(out))
+        } else {
+            Err(PollError::ForeignProcess)
+        }
+    }
+
+    /// What is left to do after [`try_poll`](CqOps::try_poll) has taken one and others sleep.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) -> usize {
+        self.ring.wake();
+        1
     }
 }
 
@@ -361,24 +319,45 @@ impl CqOps for RxeCq {
         self.depth
     }
 
-    fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+    fn try_poll(&self, out: &mut [Wc]) -> usize {
         // Before the lock.
-        if self.life.is_on() {
-            if self.idle.is_empty() {
-                return Ok(&mut []);
-            }
-            // No call in this that comes back, so that nothing has to be put aside for one.
-            let (polled, sleepers) = self.ring.try_quick(|ring| {
-                let first = out.get_mut(..1)?;
-                ring.poll_one(first, &self.idle)
-            });
-            if polled.is_some() && !sleepers {
-                return Ok(out.get_mut(..1).unwrap_or_default());
-            }
-            self.poll_otherwise(out, polled.is_some(), sleepers)
-        } else {
-            self.poll_late(out)
+        if !self.life.is_on() {
+            return self.poll_late(out);
         }
+        let queue = self.queue.view();
+        // Acquire in the trait, and then the word: see the type.
+        let seen = queue.producer().load_acquire();
+        let word = self.ring.word();
+        if u64::from(seen) == word {
+            return 0;
+        }
+        let Some(turn) = self.ring.turn(word) else {
+            return self.poll_late(out);
+        };
+        // No call in this that comes back, so that nothing has to be put aside for one. The index is looked
+        // at once more, since the ring may have been gone round meanwhile; none equals a word that is no
+        // number.
+        let (at, next) = (turn.word(), self.rule.step_low(turn.word()));
+        let seen = queue.producer().load_acquire();
+        if u64::from(seen) == next
+            && let Some(first) = out.first_mut()
+            && let Some(wc) = success(queue, low(at))
+        {
+            // Release in the trait: the kernel may fill the slot again only after our reads.
+            queue.consumer().store_release(seen);
+            *first = wc;
+            if turn.leave(seen) { self.wake() } else { 1 }
+        } else {
+            self.poll_ring(out, turn)
+        }
+    }
+
+    fn poll<'b>(&self, out: &'b mut [Wc]) -> Result<&'b mut [Wc], PollError> {
+        let taken = self.try_poll(out);
+        if taken > out.len() {
+            return self.poll_waiting(out);
+        }
+        Ok(out.get_mut(..taken).unwrap_or_default())
     }
 
     fn arm(&self, kind: Arm) -> Result<(), CommandError> {
@@ -391,8 +370,6 @@ impl CqOps for RxeCq {
             return Err(refused(TakeCause::ForeignProcess));
         }
         let ring = self.ring.take().map_err(|absent| refused(absent.into()))?;
-        // Nobody makes it known before the ring is back.
-        self.idle.set(UNKNOWN);
         Ok(ExclusiveCq::Rxe(ring))
     }
 
@@ -409,7 +386,6 @@ impl CqOps for RxeCq {
             return Err(foreign("CQ_DESTROY"));
         }
         let ring = self.ring.close()?;
-        self.idle.set(UNKNOWN);
         match verbs::cq::destroy(&self.session, self.handle) {
             // The ring is unmapped after the kernel object is gone, together with `self`.
             Ok(reported) => Ok(reported),

@@ -10,6 +10,7 @@ use crate::contract::Posted;
 use crate::error::PostError;
 use crate::ring::Corrupt;
 use crate::shared::SharedQueue;
+use crate::shelf::Numbered;
 use crate::types::QueueId;
 use crate::wr::RecvWr;
 
@@ -23,6 +24,8 @@ pub(super) struct RecvQueue {
     /// Whose it is, for errors.
     id: QueueId,
 }
+
+impl Numbered for RecvQueue {}
 
 impl RecvQueue {
     pub(super) fn new(

@@ -17,6 +17,7 @@
 mod slot;
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -43,6 +44,8 @@ pub struct SharedQueue<const HEAD: usize> {
     step: usize,
     /// Bytes of a slot after its head.
     tail: usize,
+    /// How many slots there are.
+    slots: usize,
     /// Owns what `data` points into; never replaced.
     mapping: Arc<Mapping>,
 }
@@ -77,12 +80,15 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             mask: 0,
             step: 1 << MIN_LOG2_SLOT,
             tail: 0,
+            slots: 0,
             mapping: Arc::new(mapping),
         };
         let log2_slot = this
+            .view()
             .header_word::<{ queue_buf::LOG2_ELEM_SIZE }>()
             .load(Ordering::Relaxed);
         let mask = this
+            .view()
             .header_word::<{ queue_buf::INDEX_MASK }>()
             .load(Ordering::Relaxed);
         if !(MIN_LOG2_SLOT..=MAX_LOG2_SLOT).contains(&log2_slot) {
@@ -100,6 +106,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             this.mask = mask;
             this.step = 1 << log2_slot;
             this.tail = this.step - HEAD;
+            this.slots = mask as usize + 1;
             Ok(this)
         } else {
             Err("the slots do not fit into the mapping")
@@ -120,45 +127,42 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         self.step
     }
 
+    /// What is at hand to read it by.
+    #[inline]
+    #[must_use]
+    pub const fn view(&self) -> View<'_, HEAD> {
+        View {
+            data: self.data,
+            queue: self,
+        }
+    }
+
     /// The index that the filling side moves.
     #[inline]
     #[must_use]
     pub fn producer(&self) -> &AtomicU32 {
-        self.header_word::<{ queue_buf::PRODUCER_INDEX }>()
+        self.view().producer()
     }
 
     /// The index that the emptying side moves.
     #[inline]
     #[must_use]
     pub fn consumer(&self) -> &AtomicU32 {
-        self.header_word::<{ queue_buf::CONSUMER_INDEX }>()
+        self.view().consumer()
     }
 
-    /// The same index for others to look at, while the queue is in somebody's hands.
+    /// The same queue for others to look at, while it is in somebody's hands.
     #[must_use]
-    pub fn producer_index(&self) -> ProducerIndex {
-        ProducerIndex {
-            word: self.producer().as_ptr(),
-            _mapping: Arc::clone(&self.mapping),
-        }
+    pub fn reader(&self) -> Reader<HEAD> {
+        Reader(Self {
+            mapping: Arc::clone(&self.mapping),
+            ..*self
+        })
     }
 
-    #[inline]
-    fn header_word<const AT: usize>(&self) -> &AtomicU32 {
-        const { assert!(AT.is_multiple_of(size_of::<u32>()) && AT + 4 <= queue_buf::DATA) };
-        let word = self.data.wrapping_sub(queue_buf::DATA - AT).cast::<u32>();
-        // SAFETY: `data` is `DATA` bytes after the mapping's start, `AT + 4 <= DATA` (above) and
-        // `DATA <= len` (`new`), so the word lies in the mapping, which lives as long as `self`; that
-        // is 8-aligned, `DATA` too, and `AT` 4-aligned; both we and the kernel reach the words of the
-        // header by whole-word accesses only.
-        unsafe { AtomicU32::from_ptr(word) }
-    }
-
-    /// The first byte of a slot; an index beyond the last one comes round again.
     #[inline]
     const fn at(&self, index: u32) -> *mut u8 {
-        let index = (index & self.mask) as usize;
-        self.data.wrapping_add(index.wrapping_mul(self.step))
+        self.view().at(index)
     }
 
     /// A slot to be filled.
@@ -232,52 +236,40 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         &self,
         first: u32,
         out: &mut [T],
-        mut read: impl FnMut([[u64; 2]; 3]) -> T,
+        read: impl Fn([[u64; 2]; 3]) -> T,
     ) -> Option<[u64; 2]> {
-        const { assert!(6 * WORD <= HEAD) };
-        if !self.is_straight(first, out.len()) {
+        const { assert!(6 * WORD <= HEAD && size_of::<T>() > 1) };
+        let before = (first & self.mask) as usize;
+        // Not too much for a `usize`: places that are longer than a byte fill no more than half of memory.
+        if before.wrapping_add(out.len()) > self.slots {
             return None;
         }
-        let mut seen = Pair::default();
-        let mut next = |place: &mut T, at: *mut u8| {
-            // SAFETY: as in `copy_pairs`: `at` is a slot, since there is one for each place up to the
-            // last of them all.
-            let (pairs, first) = unsafe { load_pairs(at.cast()) };
-            seen = seen.or(first);
+        let mut together = Pair::default();
+        let mut next = |place: &mut T, (pairs, first): ([[u64; 2]; 3], Pair)| {
+            together = together.or(first);
             *place = read(pairs);
         };
         let (mut at, step) = (self.at(first), self.step);
-        // Two at a time, so that there is less to do around them.
-        let (twos, last) = out.as_chunks_mut::<2>();
-        for [one, other] in twos {
-            next(one, at);
-            next(other, at.wrapping_add(step));
-            at = at.wrapping_add(2 * step);
+        // Several at a time, so that there is less to do around them.
+        let (fours, rest) = out.as_chunks_mut::<4>();
+        for [one, two, three, four] in fours {
+            // SAFETY: as in `copy_pairs`: `at` is a slot, as are those `step` bytes apart after it, since
+            // there is one for each place up to the last of them all.
+            next(one, unsafe { load_pairs::<0>(at, step) });
+            // SAFETY: as above.
+            next(two, unsafe { load_pairs::<1>(at, step) });
+            // SAFETY: as above.
+            next(three, unsafe { load_pairs::<2>(at, step) });
+            // SAFETY: as above.
+            next(four, unsafe { load_pairs::<1>(at, 3 * step) });
+            at = at.wrapping_add(4 * step);
         }
-        if let [last] = last {
-            next(last, at);
+        for one in rest {
+            // SAFETY: as above.
+            next(one, unsafe { load_pairs::<0>(at, step) });
+            at = at.wrapping_add(step);
         }
-        Some(seen.into())
-    }
-
-    /// Copies the first three pairs of words of a slot out, each in one move where the machine can.
-    #[inline]
-    #[must_use]
-    pub fn copy_pairs(&self, index: u32) -> [[u64; 2]; 3] {
-        const { assert!(6 * WORD <= HEAD) };
-        // SAFETY: as in `copy_out`: the 48 bytes from here lie in the slot's head, are 8-aligned, and
-        // stay mapped.
-        unsafe { load_pairs(self.at(index).cast()) }.0
-    }
-
-    /// Copies the 8 bytes at `AT` in a slot out.
-    #[inline]
-    #[must_use]
-    pub fn copy_word<const AT: usize>(&self, index: u32) -> u64 {
-        const { assert!(AT.is_multiple_of(WORD) && AT + WORD <= HEAD) };
-        let word = self.at(index).wrapping_add(AT).cast::<u64>();
-        // SAFETY: as in `copy_out`, with `AT + 8 <= HEAD`.
-        unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+        Some(together.into())
     }
 
     /// Copies the first `N` 8-byte words of a slot out.
@@ -296,6 +288,75 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     }
 }
 
+/// A queue that is read, with the pointer to it apart from what else is known of it: it stays in a register
+/// where the compiler must think that another thread changes the rest.
+#[derive(Clone, Copy)]
+pub struct View<'q, const HEAD: usize> {
+    /// As the queue has it.
+    data: *mut u8,
+    queue: &'q SharedQueue<HEAD>,
+}
+
+impl<'q, const HEAD: usize> View<'q, HEAD> {
+    /// The index that the filling side moves.
+    #[inline]
+    #[must_use]
+    pub fn producer(self) -> &'q AtomicU32 {
+        self.header_word::<{ queue_buf::PRODUCER_INDEX }>()
+    }
+
+    /// The index that the emptying side moves.
+    #[inline]
+    #[must_use]
+    pub fn consumer(self) -> &'q AtomicU32 {
+        self.header_word::<{ queue_buf::CONSUMER_INDEX }>()
+    }
+
+    #[inline]
+    fn header_word<const AT: usize>(self) -> &'q AtomicU32 {
+        const { assert!(AT.is_multiple_of(size_of::<u32>()) && AT + 4 <= queue_buf::DATA) };
+        let word = self.data.wrapping_sub(queue_buf::DATA - AT).cast::<u32>();
+        // SAFETY: `data` is `DATA` bytes after the mapping's start, `AT + 4 <= DATA` (above) and
+        // `DATA <= len` (`new`), so the word lies in the mapping, which lives as long as the queue; that
+        // is 8-aligned, `DATA` too, and `AT` 4-aligned; both we and the kernel reach the words of the
+        // header by whole-word accesses only.
+        unsafe { AtomicU32::from_ptr(word) }
+    }
+
+    /// The first byte of a slot; an index beyond the last one comes round again.
+    #[inline]
+    const fn at(self, index: u32) -> *mut u8 {
+        let index = (index & self.queue.mask) as usize;
+        self.data.wrapping_add(index.wrapping_mul(self.queue.step))
+    }
+
+    /// Copies the first three pairs of words of a slot out, each in one move where the machine can.
+    #[inline]
+    #[must_use]
+    pub fn copy_pairs(self, index: u32) -> [[u64; 2]; 3] {
+        const { assert!(6 * WORD <= HEAD) };
+        // SAFETY: as in `copy_out`: the 48 bytes from here lie in the slot's head, are 8-aligned, and
+        // stay mapped.
+        unsafe { load_pairs::<0>(self.at(index), 0) }.0
+    }
+
+    /// Copies the 8 bytes at `AT` in a slot out.
+    #[inline]
+    #[must_use]
+    pub fn copy_word<const AT: usize>(self, index: u32) -> u64 {
+        const { assert!(AT.is_multiple_of(WORD) && AT + WORD <= HEAD) };
+        let word = self.at(index).wrapping_add(AT).cast::<u64>();
+        // SAFETY: as in `copy_out`, with `AT + 8 <= HEAD`.
+        unsafe { AtomicU64::from_ptr(word) }.load(Ordering::Relaxed)
+    }
+}
+
+impl<const HEAD: usize> fmt::Debug for View<'_, HEAD> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.queue, f)
+    }
+}
+
 impl<const HEAD: usize> fmt::Debug for SharedQueue<HEAD> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedQueue")
@@ -307,35 +368,20 @@ impl<const HEAD: usize> fmt::Debug for SharedQueue<HEAD> {
     }
 }
 
-/// The index that the filling side of a queue moves, apart from the queue. The memory stays mapped for
-/// as long as this lives.
-pub struct ProducerIndex {
-    /// Into the mapping; never replaced.
-    word: *mut u32,
-    /// Owns what `word` points to.
-    _mapping: Arc<Mapping>,
-}
+/// A queue that is only looked at, by anybody. The memory stays mapped for as long as this lives.
+#[derive(Debug)]
+pub struct Reader<const HEAD: usize>(SharedQueue<HEAD>);
 
-// SAFETY: `word` points into `_mapping`, which moves along and is itself Send and Sync; it is reached
-// by atomic accesses only.
-unsafe impl Send for ProducerIndex {}
-// SAFETY: as above.
-unsafe impl Sync for ProducerIndex {}
+// SAFETY: what a queue does behind `&` is to read its own fields, which nobody changes, and to reach the
+// memory by atomic accesses; there is no way to a `&mut` of this one.
+unsafe impl<const HEAD: usize> Sync for Reader<HEAD> {}
 
-impl ProducerIndex {
-    /// The index.
+impl<const HEAD: usize> Deref for Reader<HEAD> {
+    type Target = SharedQueue<HEAD>;
+
     #[inline]
-    #[must_use]
-    pub fn get(&self) -> &AtomicU32 {
-        // SAFETY: `word` came from a reference to this very word (`producer_index`), which lies in the
-        // mapping; that is unmapped no earlier than `self` is dropped. All access is by whole words.
-        unsafe { AtomicU32::from_ptr(self.word) }
-    }
-}
-
-impl fmt::Debug for ProducerIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProducerIndex({})", self.get().load(Ordering::Relaxed))
+    fn deref(&self) -> &SharedQueue<HEAD> {
+        &self.0
     }
 }
 

@@ -123,31 +123,46 @@ impl From<Pair> for [u64; 2] {
     }
 }
 
-/// Three times two words, moved as one, and the first of them once more, as it is. Another party may
-/// write them meanwhile: then it is open which bytes of them are old and which are new.
+/// Three times two words, moved as one, and the first of them once more, as it is. They are `TIMES` (0, 1 or 2)
+/// times `step` bytes after `base`. Another party may write them meanwhile: then it is open which bytes of
+/// them are old and which are new.
 ///
 /// # Safety
-/// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
+/// 48 bytes from there are 8-aligned, mapped for reading, and behind no reference.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-pub(super) unsafe fn load_pairs(words: *mut u64) -> ([[u64; 2]; 3], Pair) {
+pub(super) unsafe fn load_pairs<const TIMES: usize>(
+    base: *mut u8,
+    step: usize,
+) -> ([[u64; 2]; 3], Pair) {
     use std::arch::x86_64::__m128i;
 
+    const { assert!(TIMES <= 2) };
     let (first, second, third): (__m128i, __m128i, __m128i);
-    // SAFETY: reads 48 bytes that may be read (the caller) and does nothing else. The machine makes
-    // ordinary 8-byte loads of it at the worst, each the same as a relaxed one of the language; an
-    // assembler block is no access that the language could call a data race.
-    unsafe {
-        std::arch::asm!(
-            "movups {first}, xmmword ptr [{words}]",
-            "movups {second}, xmmword ptr [{words} + 16]",
-            "movups {third}, xmmword ptr [{words} + 32]",
-            words = in(reg) words,
-            first = out(xmm_reg) first,
-            second = out(xmm_reg) second,
-            third = lateout(xmm_reg) third,
-            options(nostack, preserves_flags, readonly),
-        );
+    macro_rules! load {
+        ($from:literal $(, $step:ident)?) => {
+            // SAFETY: reads 48 bytes that may be read (the caller) and does nothing else. The machine makes
+            // ordinary 8-byte loads of it at the worst, each the same as a relaxed one of the language; an
+            // assembler block is no access that the language could call a data race.
+            unsafe {
+                std::arch::asm!(
+                    concat!("movups {first}, xmmword ptr [", $from, "]"),
+                    concat!("movups {second}, xmmword ptr [", $from, " + 16]"),
+                    concat!("movups {third}, xmmword ptr [", $from, " + 32]"),
+                    base = in(reg) base,
+                    $($step = in(reg) $step,)?
+                    first = out(xmm_reg) first,
+                    second = out(xmm_reg) second,
+                    third = lateout(xmm_reg) third,
+                    options(nostack, preserves_flags, readonly),
+                )
+            }
+        };
+    }
+    match TIMES {
+        0 => load!("{base}"),
+        1 => load!("{base} + {step}", step),
+        _ => load!("{base} + 2 * {step}", step),
     }
     (zerocopy::transmute!([first, second, third]), Pair(first))
 }
@@ -155,10 +170,14 @@ pub(super) unsafe fn load_pairs(words: *mut u64) -> ([[u64; 2]; 3], Pair) {
 /// Three times two words, one after the other, and the first two once more.
 ///
 /// # Safety
-/// 48 bytes from `words` are 8-aligned, mapped for reading, and behind no reference.
+/// 48 bytes from `TIMES * step` bytes after `base` are 8-aligned, mapped for reading, and behind no reference.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
-pub(super) unsafe fn load_pairs(words: *mut u64) -> ([[u64; 2]; 3], Pair) {
+pub(super) unsafe fn load_pairs<const TIMES: usize>(
+    base: *mut u8,
+    step: usize,
+) -> ([[u64; 2]; 3], Pair) {
+    let words = base.wrapping_add(TIMES.wrapping_mul(step)).cast::<u64>();
     let pairs: [[u64; 2]; 3] = std::array::from_fn(|pair| {
         std::array::from_fn(|half| {
             let word = words.wrapping_add(pair * 2 + half);

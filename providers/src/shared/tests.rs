@@ -192,7 +192,10 @@ fn straight_is_up_to_the_last_slot() {
             });
             assert_eq!((all, taken), (straight, if straight { count } else { 0 }));
             if straight && count > 0 {
-                assert_eq!(queue.copy_word::<40>(first + n - 1), u64::from(first) + 1);
+                assert_eq!(
+                    queue.view().copy_word::<40>(first + n - 1),
+                    u64::from(first) + 1
+                );
             }
         }
     }
@@ -213,6 +216,24 @@ fn straight_is_up_to_the_last_slot() {
             } else {
                 assert!(seen.is_none() && found.iter().all(|n| *n == 9));
             }
+        }
+    }
+}
+
+#[test]
+fn many_are_read_from_slots_of_any_length() {
+    for log2 in [6, 7, 9] {
+        let memory = words(384 + (16 << log2), log2, 15);
+        let mut queue = SharedQueue::<48>::new(Mapping::Heap(Arc::clone(&memory))).unwrap();
+        for slot in 0..16 {
+            queue.slot_mut(slot).put::<8>(1 << slot);
+            queue.slot_mut(slot).put::<24>(u64::from(slot));
+        }
+        for count in 0..=16 {
+            let mut found = vec![99; count];
+            let seen = queue.read_straight(16, &mut found, |[_, [_, number], _]| number);
+            assert_eq!(seen, Some([0, (1 << count) - 1]));
+            assert!(found.into_iter().eq(0..count as u64));
         }
     }
 }

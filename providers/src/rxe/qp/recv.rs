@@ -10,6 +10,7 @@ use uverbs_abi::sys::process::Life;
 use super::core::{Core, not_told};
 use crate::error::PostError;
 use crate::rxe::recv::RecvQueue;
+use crate::shelf::Numbered;
 use crate::types::QpState;
 use crate::verbs;
 use crate::wr::RecvWr;
@@ -39,6 +40,8 @@ pub(super) enum Received {
     /// Nothing has happened.
     Nothing,
 }
+
+impl Numbered for RecvRing {}
 
 impl RecvRing {
     pub(in crate::rxe) fn new(queue: RecvQueue, core: Arc<Core>) -> Self {

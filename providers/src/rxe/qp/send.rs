@@ -16,6 +16,7 @@ use crate::ring::Corrupt;
 use crate::rxe::work::WorkQueue;
 use crate::rxe::wqe::{SEND_HEAD, SendLimits, encode_inline, encode_send, encode_send_one};
 use crate::shared::SharedQueue;
+use crate::shelf::Numbered;
 use crate::wr::SendWr;
 
 /// The send queue of one queue pair.
@@ -51,6 +52,8 @@ enum Posted {
     /// Nothing has happened.
     Nothing,
 }
+
+impl Numbered for SendRing {}
 
 impl SendRing {
     pub(in crate::rxe) fn new(
