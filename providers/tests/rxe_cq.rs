@@ -216,11 +216,15 @@ fn no_index_that_cannot_be_passes_for_empty() {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "the played kernel reaches indices by words of 8 bytes, meanwhile"
+)]
 fn all_that_many_threads_poll_comes_once() {
     let (fake, session) = Fake::open();
     let cq = Rxe.create_cq(&session, &cq_spec(15)).unwrap();
     let queue = fake.cq(cq.handle().0);
-    let all: u64 = if cfg!(miri) { 60 } else { 20_000 };
+    let all = 20_000;
     let found = Mutex::new(Vec::new());
     let taken = AtomicU64::new(0);
     thread::scope(|scope| {
