@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::instructions::{median, regions};
+use super::instructions::{median, on_one_processor, regions};
 use super::trace;
 use super::twin::{Answer, Side, Twin, numbers, parse};
 use super::{Failure, progress, tell};
@@ -31,9 +31,11 @@ pub(super) fn run() -> Result<(), Failure> {
     starts("exec_to_rts", "devices_to_rts")?;
     with_one_provider(|| starts("exec_to_rts_one_provider", "devices_to_rts_one_provider"))??;
     objects()?;
-    for what in ["pd", "mr", "cq", "qp"] {
-        objects_counted(what)?;
-    }
+    on_one_processor(|| {
+        ["pd", "mr", "cq", "qp"]
+            .into_iter()
+            .try_for_each(objects_counted)
+    })?;
     many()
 }
 
@@ -136,13 +138,13 @@ fn objects() -> Result<(), Failure> {
     Ok(())
 }
 
-/// User-space instructions of making and unmaking one, the first left out: a dynamic linker is at work
-/// in it.
+/// User-space instructions of making and unmaking one, the second: in the first a dynamic linker is at
+/// work.
 fn objects_counted(what: &str) -> Result<(), Failure> {
     progress(format_args!("instructions to create and destroy {what}"));
     let mut medians = Vec::new();
     for side in Side::BOTH {
-        let counted = regions(side.program(), &["make", what, "4", "4096"])?;
+        let counted = regions(side.program(), &["make", what, "2", "4096"])?;
         for verb in [0, 1] {
             let of_verb = counted.iter().skip(2 + verb).step_by(2);
             let counts: Vec<u64> = of_verb.map(|(count, _)| *count).collect();

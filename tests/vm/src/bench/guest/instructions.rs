@@ -32,10 +32,15 @@ const ROWS: [(&str, u32); 8] = [
 ];
 
 pub(super) fn run() -> Result<(), Failure> {
-    // The tracer and what it traces take turns, thousands of times; on one processor a turn is cheap.
+    on_one_processor(rows)
+}
+
+/// Counts something: the tracer and what it traces take turns, thousands of times, and on one processor a
+/// turn is cheap.
+pub(super) fn on_one_processor(count: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let all = available_parallelism()?.get();
     on_processors(1)?;
-    let done = rows();
+    let done = count();
     on_processors(all)?;
     done
 }
