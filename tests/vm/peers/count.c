@@ -20,6 +20,27 @@ static void chain(struct ibv_send_wr *wr, struct ibv_sge *sge, unsigned count, u
 	}
 }
 
+/* As the Rust peers have it, one of which sends messages and nothing else. */
+static void count_message(unsigned repeats)
+{
+	struct end *a = shared_end(0), *b = shared_end(1);
+
+	for (unsigned r = 0; r < repeats; r++) {
+		struct ibv_send_wr wr, *bad;
+		struct ibv_sge sge;
+		int failed;
+
+		post_receives(b, 1, 64);
+		fill(&wr, &sge, SEND, 64, a, b);
+		mark();
+		failed = ibv_post_send(a->qp, &wr, &bad);
+		mark();
+		must(failed, "ibv_post_send");
+		drain(a->cq, 1);
+		drain(b->cq, 1);
+	}
+}
+
 static void count_send(unsigned repeats, unsigned batch, unsigned size, unsigned flags)
 {
 	struct end *a = shared_end(0);
@@ -222,6 +243,8 @@ void command_count(char **args)
 		count_bare(row, repeats);
 	} else if (!strcmp(row, "post_send_write_64")) {
 		count_send(repeats, 1, 64, 0);
+	} else if (!strcmp(row, "post_send_send_64")) {
+		count_message(repeats);
 	} else if (!strcmp(row, "post_send_inline_32")) {
 		count_send(repeats, 1, 32, IBV_SEND_INLINE);
 	} else if (!strcmp(row, "post_send_batch16")) {

@@ -105,7 +105,7 @@ void command_latency(char **args)
 	if (!bare)
 		fill(&wr, &sge, kind, size, a, b);
 	start = now();
-	while (taken < count && taken < SAMPLES && (taken < 3 || now() - start < limit)) {
+	while (taken < count && taken < SAMPLES && (taken < 1 || now() - start < limit)) {
 		samples[taken++] = bare   ? one_bare(q, size) :
 				   events ? one_by_event(a, b, &wr, kind == SEND, size) :
 					    one_by_polling(a, b, &wr, kind == SEND, size);
@@ -116,7 +116,8 @@ void command_latency(char **args)
 	printf("\n");
 }
 
-/* rate KIND SIZE BATCH MILLISECONDS FORM: nanoseconds a request, of each batch */
+/* rate|singly KIND SIZE BATCH MILLISECONDS FORM: nanoseconds a request, of each batch, posted by one call
+ * or by one each */
 void command_rate(char **args)
 {
 	static uint64_t samples[SAMPLES];
@@ -128,18 +129,21 @@ void command_rate(char **args)
 	struct ibv_send_wr wr[BATCH];
 	struct ibv_sge sge[BATCH];
 
+	int singly = is(args, 0, "singly");
+
 	if (batch > BATCH)
 		batch = BATCH;
 	for (unsigned i = 0; i < batch; i++) {
 		fill(&wr[i], &sge[i], kind, size, a, b);
-		wr[i].next = i + 1 < batch ? &wr[i + 1] : NULL;
+		wr[i].next = !singly && i + 1 < batch ? &wr[i + 1] : NULL;
 	}
-	while (taken < SAMPLES && (taken < 3 || now() - start < limit)) {
+	while (taken < SAMPLES && (taken < 1 || now() - start < limit)) {
 		uint64_t from = now();
 
 		if (kind == SEND)
 			post_receives(b, batch, size);
-		post(a->qp, wr);
+		for (unsigned i = 0; i < (singly ? batch : 1); i++)
+			post(a->qp, &wr[i]);
 		if (kind == SEND)
 			drain(b->cq, batch);
 		drain(a->cq, batch);

@@ -54,6 +54,7 @@ static const struct {
 } COMMANDS[] = {
 	{ "latency", command_latency }, { "rate", command_rate },     { "make", command_make },
 	{ "many", command_many },	{ "events", command_events }, { "heap", command_heap },
+	{ "singly", command_rate },
 };
 
 static void serve(char *line)

@@ -15,7 +15,7 @@ pub enum Goal {
     NotBehind,
 }
 
-/// Where C's own turns differ by more than this, a row tells nothing of who is behind.
+/// Where one's own turns differ by more than this, a row tells nothing of who is behind.
 const NOISE_LIMIT: f64 = 0.25;
 
 impl Goal {

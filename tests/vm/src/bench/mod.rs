@@ -27,3 +27,7 @@ pub const RUST_PINGPONG: &str = "/bench/rust-pingpong";
 pub const C_PINGPONG: &str = "/usr/bin/ibv_rc_pingpong";
 /// The program that makes the dynamic linker's cache.
 pub const LDCONFIG: &str = "/usr/sbin/ldconfig";
+/// Where the programs of the Rust peers are, by the crate's name.
+pub const RUST_PEERS: &str = "/bench/rust-peers";
+/// The Rust crates that are compared, this project's last.
+pub const CRATES: [&str; 3] = ["ibverbs", "sideway", "uverbs"];

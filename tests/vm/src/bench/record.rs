@@ -18,10 +18,14 @@ pub enum Group {
     Events,
     /// Memory and files.
     Size,
+    /// Other Rust crates for verbs, built from nothing. No guest takes part.
+    RustBuilds,
+    /// Other Rust crates for verbs, in the guest.
+    RustPeers,
 }
 
 impl Group {
-    /// All, in the order in which they run.
+    /// All that run where none is named, in the order in which they run.
     pub const ALL: [Self; 5] = [
         Self::Instructions,
         Self::Size,
@@ -29,6 +33,13 @@ impl Group {
         Self::Events,
         Self::Traffic,
     ];
+
+    /// Those too that only run where they are named.
+    pub fn every() -> impl Iterator<Item = Self> {
+        Self::ALL
+            .into_iter()
+            .chain([Self::RustBuilds, Self::RustPeers])
+    }
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -38,6 +49,8 @@ impl Group {
             Self::BringUp => "bring-up",
             Self::Events => "events",
             Self::Size => "size",
+            Self::RustBuilds => "rust-builds",
+            Self::RustPeers => "rust-peers",
         }
     }
 }
@@ -46,12 +59,11 @@ impl FromStr for Group {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
+        Self::every()
             .find(|group| group.name() == name)
             .ok_or_else(|| {
-                let all = Self::ALL.map(Self::name).join(", ");
-                format!("there is no group {name}; there are {all}")
+                let all: Vec<&str> = Self::every().map(Self::name).collect();
+                format!("there is no group {name}; there are {}", all.join(", "))
             })
     }
 }
@@ -92,7 +104,7 @@ pub struct Record {
     pub rust: Option<Summary>,
     /// What is left with nothing around the work itself: no library, no checks.
     pub limit: Option<f64>,
-    /// By how much two halves of the very same measurement, C's, differ: 0.05 for 5 %.
+    /// By how much two halves of the very same measurement differ, C's or Rust's: 0.05 for 5 %.
     pub noise: Option<f64>,
 }
 
@@ -196,7 +208,7 @@ mod tests {
         assert_eq!(record.ratio(), Some(0.5));
         record.c = Some(Summary::exact(0.0));
         assert_eq!(record.ratio(), None);
-        for group in Group::ALL {
+        for group in Group::every() {
             assert_eq!(group.name().parse(), Ok(group));
         }
     }

@@ -27,7 +27,7 @@ pub fn markdown(machine: &Machine, records: &[Record]) -> String {
          `docs/performance.md`.\n",
         machine.kernel, machine.cpu, machine.commit, machine.c
     );
-    for group in Group::ALL {
+    for group in Group::every() {
         let rows: Vec<&Record> = records.iter().filter(|r| r.group == group).collect();
         if rows.is_empty() {
             continue;

@@ -16,15 +16,59 @@ use super::initrd;
 use super::options::Bench;
 use super::qemu;
 use super::report::{Doing, Problem, say};
+use super::rust_peers;
 use super::session::{Guest, Next};
 use super::twins;
 use crate::bench::table::{Machine, json, markdown};
-use crate::bench::{C_LIMIT, C_TWIN, RUST_PINGPONG, RUST_TWIN, Record};
+use crate::bench::{C_LIMIT, C_TWIN, Group, RUST_PINGPONG, RUST_TWIN, Record};
 use crate::guest::BENCH_ARG;
 use crate::protocol::{Job, ToGuest, ToHost};
 
 /// Runs it; gives back the exit status.
 pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
+    let mut records = Vec::new();
+    if options.only.contains(&Group::RustBuilds) {
+        records = rust_peers::timed(cache)?;
+    }
+    // What is left takes a guest.
+    let only: Vec<Group> = options
+        .only
+        .iter()
+        .copied()
+        .filter(|g| *g != Group::RustBuilds)
+        .collect();
+    let (machine, status) = if only.is_empty() && !options.only.is_empty() {
+        let machine = Machine {
+            kernel: "of no guest".to_owned(),
+            cpu: cpu(),
+            commit: commit(),
+            c: "none".to_owned(),
+        };
+        (machine, 0)
+    } else {
+        let (machine, measured, status) = in_guest(cache, options, &only)?;
+        records.extend(measured);
+        (machine, status)
+    };
+    let page = markdown(&machine, &records);
+    io::stdout()
+        .write_all(page.as_bytes())
+        .doing(|| "writing to standard output".to_owned())?;
+    if let Some(file) = &options.markdown {
+        leave(file, &page)?;
+    }
+    if let Some(file) = &options.json {
+        leave(file, &json(&machine, &records))?;
+    }
+    Ok(status)
+}
+
+/// Boots a guest for these groups, or all.
+fn in_guest(
+    cache: &Cache,
+    options: &Bench,
+    only: &[Group],
+) -> Result<(Machine, Vec<Record>, u8), Problem> {
     let kernel = prepare(cache, options.vm.kernel.as_deref())?;
     twins::ensure(cache)?;
     // What may be missing comes before what takes long.
@@ -42,6 +86,9 @@ pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
     ] {
         let content = fs::read(&file).doing(|| format!("reading {}", file.display()))?;
         tree.put(place, Entry::File(content, true));
+    }
+    if only.contains(&Group::RustPeers) {
+        rust_peers::gather(cache, &mut tree)?;
     }
     let folder = cache.run_folder()?;
     let initrd = folder.at("initrd");
@@ -68,7 +115,7 @@ pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
         commit: commit(),
         c: format!("rdma-core {}", twins::rdma_core(cache)),
     };
-    let groups = options.only.iter().map(|g| g.name().as_bytes().to_vec());
+    let groups = only.iter().map(|g| g.name().as_bytes().to_vec());
     let job = Job {
         argv: [b"/init".to_vec(), BENCH_ARG.as_bytes().to_vec()]
             .into_iter()
@@ -77,17 +124,7 @@ pub fn run(cache: &Cache, options: &Bench) -> Result<u8, Problem> {
         env: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec()],
     };
     let (records, status) = measure(&mut guest, job, options)?;
-    let page = markdown(&machine, &records);
-    io::stdout()
-        .write_all(page.as_bytes())
-        .doing(|| "writing to standard output".to_owned())?;
-    if let Some(file) = &options.markdown {
-        leave(file, &page)?;
-    }
-    if let Some(file) = &options.json {
-        leave(file, &json(&machine, &records))?;
-    }
-    Ok(status)
+    Ok((machine, records, status))
 }
 
 fn leave(file: &Path, text: &str) -> Result<(), Problem> {
@@ -179,7 +216,7 @@ fn commit() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Form, Group};
+    use crate::bench::Form;
 
     #[test]
     fn records_come_in_pieces() -> Result<(), Problem> {

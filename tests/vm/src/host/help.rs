@@ -96,13 +96,16 @@ cargo vm bench [--only GROUP,…] [--json FILE] [--markdown FILE] [--kernel LINE
 
 boots one guest in which C (Debian's rdma-core) and Rust do the same work in turn on the same devices,
 and prints a table of both. needs a C compiler on this system. without --only it takes up to
-15 minutes.
+15 minutes; where time runs short it takes fewer samples, and a group that fails takes no other with it.
 
   --only GROUP,…    instructions  user-space instructions of a call, counted one by one
                     size          memory and files of a ping-pong, calls of the heap
                     bring-up      from exec to RTS; objects made and unmade; 10,000 queue pairs
                     events        being told of an event, with up to 100,000 objects alive
                     traffic       latency and rate, by polling and by events
+                  and, where they are named only, of the crates ibverbs, sideway and this one:
+                    rust-builds   building each from nothing, twice; dependencies; no guest
+                    rust-peers    instructions of a call; memory and files of a program
   --json FILE       leave the records in a file: an array of {row, form, c, rust, ratio, unit, …}
   --markdown FILE   leave the table in a file
   --mem MIB         memory in MiB (4096)
@@ -113,6 +116,7 @@ exit status: 0 if all that was asked for was measured, whatever came out; 1 if n
 examples:
   cargo vm bench
   cargo vm bench --only instructions --json counts.json
+  cargo vm bench --only rust-builds,rust-peers
 ";
 
 const TEST: &str = "\

@@ -30,6 +30,7 @@ pub mod process;
 pub mod qemu;
 pub mod report;
 pub mod run;
+pub mod rust_peers;
 pub mod session;
 pub mod setup;
 pub mod suite;

@@ -12,6 +12,7 @@ use super::arch::Arch;
 use super::cache::Cache;
 use super::cpio::{Entry, Tree};
 use super::debs::{self, Debs};
+use super::elf;
 use super::process;
 use super::report::{Problem, say};
 use crate::bench::{C_PINGPONG, LDCONFIG};
@@ -151,6 +152,19 @@ pub fn gather(cache: &Cache, tree: &mut Tree) -> Result<(), Problem> {
     // As on an installed system.
     tree.put("/lib", Entry::Link("usr/lib".to_owned()));
     Ok(())
+}
+
+/// Puts the shared objects that a program of this system's compiler names where it finds them in the
+/// guest: Debian's.
+pub fn put_wanted(cache: &Cache, tree: &mut Tree, program: &[u8]) -> Result<(), Problem> {
+    let debs = debs(cache);
+    let libraries = debs.libraries()?;
+    let wants = elf::dynamic(program).ok_or_else(|| Problem::new("this is no dynamic program"))?;
+    let places = wants
+        .needed
+        .iter()
+        .map(|name| format!("{libraries}/{name}"));
+    debs.put_programs(tree, places.collect())
 }
 
 #[cfg(test)]

@@ -144,6 +144,9 @@ pub(crate) trait Queues {
     fn poll<'b>(&mut self, out: &'b mut [Wc]) -> std::result::Result<&'b mut [Wc], PollError>;
     fn poll_peer<'b>(&mut self, out: &'b mut [Wc]) -> std::result::Result<&'b mut [Wc], PollError>;
 
+    /// Posts each by a call of its own, and tells the device once, after the last.
+    fn post_held(&mut self, wrs: &[SendWr<'_>]) -> Result<()>;
+
     /// Waits for completions of the sender; any that failed is an error.
     #[inline(always)]
     fn drain(&mut self, count: usize) -> Result<()> {
@@ -197,6 +200,10 @@ impl Queues for Shared<'_> {
     fn poll_peer<'b>(&mut self, out: &'b mut [Wc]) -> std::result::Result<&'b mut [Wc], PollError> {
         self.0.b.cq.poll(out)
     }
+
+    fn post_held(&mut self, _wrs: &[SendWr<'_>]) -> Result<()> {
+        Err("a doorbell can be held by one owner only".into())
+    }
 }
 
 /// By handles of one owner.
@@ -226,5 +233,14 @@ impl Queues for Exclusive {
     #[inline(always)]
     fn poll_peer<'b>(&mut self, out: &'b mut [Wc]) -> std::result::Result<&'b mut [Wc], PollError> {
         self.b.poll(out)
+    }
+
+    #[inline(always)]
+    fn post_held(&mut self, wrs: &[SendWr<'_>]) -> Result<()> {
+        let mut held = self.send.hold_doorbell();
+        for wr in wrs {
+            held.post_send(std::slice::from_ref(wr))?;
+        }
+        Ok(held.ring()?)
     }
 }

@@ -94,7 +94,7 @@ fn serve() -> Result<()> {
         match words.at(0) {
             "" => continue,
             "latency" => traffic::latency(&mut bench, &words)?,
-            "rate" => traffic::rate(&mut bench, &words)?,
+            "rate" | "singly" | "held" => traffic::rate(&mut bench, &words)?,
             "make" => control::make(&mut bench, &words, false)?,
             "many" => control::many(&mut bench, &words)?,
             "events" => events::run(&mut bench, &words, false)?,

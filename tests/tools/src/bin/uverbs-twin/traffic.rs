@@ -54,7 +54,7 @@ pub(crate) fn latency(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
     answer("ns", samples)
 }
 
-/// How many samples are taken: so many, or what this time allows, but three at least.
+/// How many samples are taken: so many, or what this time allows, but one at least.
 #[derive(Clone, Copy)]
 struct Limit {
     count: usize,
@@ -70,7 +70,7 @@ impl Limit {
     }
 
     fn allows(self, taken: usize, start: u64) -> Result<bool> {
-        Ok(taken < self.count && (taken < 3 || now()? - start < self.nanoseconds))
+        Ok(taken < self.count && (taken < 1 || now()? - start < self.nanoseconds))
     }
 }
 
@@ -136,7 +136,18 @@ fn by_event(ends: &Ends, kind: Kind, size: usize, limit: Limit) -> Result<Vec<u6
     Ok(samples)
 }
 
-/// rate KIND SIZE BATCH MILLISECONDS FORM: nanoseconds a request, of each batch
+/// How a batch is posted.
+#[derive(Clone, Copy)]
+enum Way {
+    /// By one call.
+    Chained,
+    /// Each by a call, which tells the device.
+    Singly,
+    /// Each by a call, and the device is told once.
+    Held,
+}
+
+/// rate|singly|held KIND SIZE BATCH MILLISECONDS FORM: nanoseconds a request, of each batch
 pub(crate) fn rate(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
     let kind = Kind::of(words.at(1))?;
     let size = words.count(2, 64)?;
@@ -145,10 +156,16 @@ pub(crate) fn rate(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
         count: SAMPLES,
         nanoseconds: words.number(4, 100)? * 1_000_000,
     };
+    let way = match words.at(0) {
+        "singly" => Way::Singly,
+        "held" => Way::Held,
+        _ => Way::Chained,
+    };
+    let what = (kind, way, size, batch);
     let ends = bench.ends()?;
     let samples = match words.at(5) {
-        "exclusive" => batches(&mut ends.exclusive()?, &ends, kind, (size, batch), limit)?,
-        _ => batches(&mut ends.shared(), &ends, kind, (size, batch), limit)?,
+        "exclusive" => batches(&mut ends.exclusive()?, &ends, what, limit)?,
+        _ => batches(&mut ends.shared(), &ends, what, limit)?,
     };
     answer("ns", samples)
 }
@@ -156,8 +173,7 @@ pub(crate) fn rate(bench: &mut Bench, words: &Words<'_>) -> Result<()> {
 fn batches(
     queues: &mut impl Queues,
     ends: &Ends,
-    kind: Kind,
-    (size, batch): (usize, usize),
+    (kind, way, size, batch): (Kind, Way, usize, usize),
     limit: Limit,
 ) -> Result<Vec<u64>> {
     let (sges, remote) = ends.places(size)?;
@@ -175,7 +191,15 @@ fn batches(
         if kind == Kind::Send {
             queues.post_recv(&receives)?;
         }
-        queues.post_send(&wrs)?;
+        match way {
+            Way::Chained => queues.post_send(&wrs)?,
+            Way::Singly => {
+                for wr in &wrs {
+                    queues.post_send(std::slice::from_ref(wr))?;
+                }
+            }
+            Way::Held => queues.post_held(&wrs)?,
+        }
         if kind == Kind::Send {
             queues.drain_peer(batch)?;
         }

@@ -1,17 +1,17 @@
 //! From exec to a queue pair in RTS; objects made and unmade; many queue pairs at a time.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+use super::groups::put_back;
 use super::instructions::{median, on_one_processor, regions};
 use super::trace;
 use super::twin::{Answer, Side, Twin, numbers, parse};
-use super::{Failure, progress, tell};
+use super::{Budget, Failure, progress, tell};
 use crate::bench::stats::precise;
 use crate::bench::{C_LIMIT, Form, Group, Record, Summary};
 
@@ -25,11 +25,22 @@ const MANY: u64 = 10_000;
 
 /// Where libibverbs learns of providers.
 const PROVIDERS: &str = "/etc/libibverbs.d";
+/// Where they are meanwhile.
+const ASIDE: &str = "/etc/libibverbs.d.aside";
 const ONE_PROVIDER: &str = "rxe.driver";
 
-pub(super) fn run() -> Result<(), Failure> {
-    starts("exec_to_rts", "devices_to_rts")?;
-    with_one_provider(|| starts("exec_to_rts_one_provider", "devices_to_rts_one_provider"))??;
+/// Of each kind of sample at least so many are taken, however little time is left.
+const LEAST: usize = 3;
+
+pub(super) fn run(budget: Budget) -> Result<(), Failure> {
+    starts(budget, "exec_to_rts", "devices_to_rts")?;
+    with_one_provider(|| {
+        starts(
+            budget,
+            "exec_to_rts_one_provider",
+            "devices_to_rts_one_provider",
+        )
+    })??;
     objects()?;
     on_one_processor(|| {
         ["pd", "mr", "cq", "qp"]
@@ -44,7 +55,7 @@ fn record(row: impl Into<String>, unit: &str) -> Record {
 }
 
 /// System calls and time up to RTS, from exec on and from the list of devices on.
-fn starts(from_exec: &str, from_devices: &str) -> Result<(), Failure> {
+fn starts(budget: Budget, from_exec: &str, from_devices: &str) -> Result<(), Failure> {
     progress(from_exec);
     let mut row = record(format!("{from_exec}_system_calls"), "calls");
     let calls = |program: &str| {
@@ -59,7 +70,12 @@ fn starts(from_exec: &str, from_devices: &str) -> Result<(), Failure> {
     let programs = [Side::C.program(), Side::Rust.program(), C_LIMIT];
     let mut whole = [const { Vec::new() }; 3];
     let mut part = [const { Vec::new() }; 3];
-    for _ in 0..STARTS {
+    // The queue pairs, last of all, take most of the time.
+    let time = Budget::of(budget.left() / 8);
+    for taken in 0..STARTS {
+        if taken >= LEAST && time.is_spent() {
+            break;
+        }
         for ((program, whole), part) in programs.iter().zip(&mut whole).zip(&mut part) {
             let (exec, devices) = start(program)?;
             whole.push(exec);
@@ -93,18 +109,21 @@ fn start(program: &str) -> Result<(u64, u64), Failure> {
 }
 
 /// Hides all providers of libibverbs but rxe's meanwhile.
-fn with_one_provider<T>(run: impl FnOnce() -> T) -> io::Result<T> {
-    let aside = format!("{PROVIDERS}.aside");
-    fs::rename(PROVIDERS, &aside)?;
+fn with_one_provider<T>(run: impl FnOnce() -> T) -> Result<T, Failure> {
+    fs::rename(PROVIDERS, ASIDE)?;
     fs::create_dir(PROVIDERS)?;
     fs::copy(
-        Path::new(&aside).join(ONE_PROVIDER),
+        Path::new(ASIDE).join(ONE_PROVIDER),
         Path::new(PROVIDERS).join(ONE_PROVIDER),
     )?;
     let done = run();
-    fs::remove_dir_all(PROVIDERS)?;
-    fs::rename(&aside, PROVIDERS)?;
+    all_providers_again()?;
     Ok(done)
+}
+
+/// Ends what [`with_one_provider`] began, if it did not do so itself.
+pub(super) fn all_providers_again() -> Result<(), Failure> {
+    put_back(ASIDE, PROVIDERS)
 }
 
 fn objects() -> Result<(), Failure> {

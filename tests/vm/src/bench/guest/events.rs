@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::instructions::{median, regions};
 use super::twin::{Side, Twin, numbers};
-use super::{Failure, progress, tell};
+use super::{Budget, Failure, progress, tell};
 use crate::bench::{Form, Group, Record, Summary};
 
 const LIVE: [u32; 3] = [1, 1_000, 100_000];
@@ -18,7 +18,7 @@ const COUNTED: [u32; 2] = [1, 1_000];
 const EVENTS: usize = 60;
 const ROUNDS: usize = 3;
 
-pub(super) fn run() -> Result<(), Failure> {
+pub(super) fn run(budget: Budget) -> Result<(), Failure> {
     // Each queue is a mapping of its own, and 65,530 are allowed otherwise.
     fs::write("/proc/sys/vm/max_map_count", "1000000")?;
     for live in COUNTED {
@@ -39,7 +39,10 @@ pub(super) fn run() -> Result<(), Failure> {
         }
         let mut row = record(format!("event_{live}_live"), "ns");
         let mut samples = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round > 0 && budget.is_spent() {
+                break;
+            }
             for (side, twin) in Side::BOTH.into_iter().zip(&mut twins) {
                 progress(format_args!("{live} alive, {}", side.name()));
                 let start = Instant::now();

@@ -14,7 +14,7 @@ use crate::bench::stats::precise;
 use crate::bench::{C_TWIN, Form, Group, Record, Summary};
 
 /// Calls of each kind; the first is not counted, since a dynamic linker may still be at work in it.
-const REPEATS: usize = 3;
+pub(super) const REPEATS: usize = 3;
 /// How often a row is tried whose completions were not there in time.
 const ATTEMPTS: usize = 5;
 const OUTPUT: &str = "/run/uverbs-bench-output";
@@ -46,7 +46,7 @@ pub(super) fn on_one_processor(count: impl FnOnce() -> Result<(), Failure>) -> R
 }
 
 /// Lets this thread, and what it starts, run on the first so many processors only.
-fn on_processors(count: usize) -> Result<(), Failure> {
+pub(super) fn on_processors(count: usize) -> Result<(), Failure> {
     let mut set = CpuSet::new();
     for processor in 0..count {
         set.set(processor)?;
@@ -78,7 +78,12 @@ fn rows() -> Result<(), Failure> {
     Ok(())
 }
 
-fn counted(program: &str, row: &str, form: &str, batch: u32) -> Result<Summary, Failure> {
+pub(super) fn counted(
+    program: &str,
+    row: &str,
+    form: &str,
+    batch: u32,
+) -> Result<Summary, Failure> {
     for _ in 0..ATTEMPTS {
         let repeats = REPEATS.to_string();
         let counts = regions(program, &["count", row, &repeats, form])?;

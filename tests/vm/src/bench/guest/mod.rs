@@ -1,11 +1,15 @@
 //! The controller in the guest: tells the twins in turn what to do, and tells the host the records.
 //!
-//! Records go to standard output, a line each; what is being done goes to standard error. Must never
-//! measure one twin while the other one is at work.
+//! Records go to standard output, a line each; what is being done goes to standard error. Each group is a
+//! process of its own, so that one that hangs or dies takes no other with it. Must never measure one twin
+//! while the other one is at work.
 
+mod alone;
 mod bring_up;
 mod events;
+mod groups;
 mod instructions;
+mod rust_peers;
 mod size;
 mod trace;
 mod traffic;
@@ -14,50 +18,30 @@ mod twin;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use super::LDCONFIG;
-use super::record::{Group, Record};
+use super::record::Record;
 
 /// What a measurement fails with.
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Runs the groups that are named, or all; the exit status says whether every one of them worked.
 pub fn main(args: &[OsString]) -> ExitCode {
-    let mut groups = Vec::new();
-    for arg in args {
-        match arg.to_string_lossy().parse::<Group>() {
-            Ok(group) => groups.push(group),
-            Err(e) => {
-                progress(e);
-                return ExitCode::FAILURE;
-            }
+    let args: Vec<String> = args
+        .iter()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    let done = match args.split_first() {
+        Some((first, rest)) if first == groups::ONE => groups::one(rest),
+        _ => groups::all(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            progress(e);
+            ExitCode::FAILURE
         }
     }
-    if groups.is_empty() {
-        groups.extend(Group::ALL);
-    }
-    // Without its cache the dynamic linker looks in more places than on an installed system.
-    let cached = std::process::Command::new(LDCONFIG).status();
-    if !cached.is_ok_and(|status| status.success()) {
-        progress("the dynamic linker's cache could not be made; C's bring-up is dearer than it is");
-        return ExitCode::FAILURE;
-    }
-    let mut status = ExitCode::SUCCESS;
-    for group in groups {
-        progress(format_args!("{} …", group.name()));
-        let done = match group {
-            Group::Instructions => instructions::run(),
-            Group::Traffic => traffic::run(),
-            Group::BringUp => bring_up::run(),
-            Group::Events => events::run(),
-            Group::Size => size::run(),
-        };
-        if let Err(e) = done {
-            progress(format_args!("{}: {e}", group.name()));
-            status = ExitCode::FAILURE;
-        }
-    }
-    status
 }
 
 /// Replaces this process with a program once a line has come: until then it can be attached to.
@@ -86,4 +70,24 @@ fn tell(record: &Record) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{record}")?;
     Ok(out.flush()?)
+}
+
+/// Until when a group should be done: it takes fewer samples where it would not be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget(Instant);
+
+impl Budget {
+    pub(super) fn of(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+
+    /// What is left of it.
+    pub(super) fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether all of it is spent.
+    pub(super) fn is_spent(self) -> bool {
+        self.left().is_zero()
+    }
 }

@@ -58,11 +58,12 @@ fn heap(twin: &mut Twin, form: Form) -> Result<Summary, Failure> {
     }
 }
 
-struct Waiting {
-    resident_kib: u64,
+/// A program that waits.
+pub(super) struct Waiting {
+    pub(super) resident_kib: u64,
     /// Of the program and of all shared objects that it has mapped.
-    bytes: u64,
-    files: u64,
+    pub(super) bytes: u64,
+    pub(super) files: u64,
 }
 
 /// Starts a program and looks at it once it listens.
@@ -90,7 +91,12 @@ fn look(child: &mut Child) -> Result<Waiting, Failure> {
         }
         sleep(Duration::from_millis(20));
     }
-    let folder = format!("/proc/{}", child.id());
+    held(child.id())
+}
+
+/// What a process has of memory and files.
+pub(super) fn held(id: u32) -> Result<Waiting, Failure> {
+    let folder = format!("/proc/{id}");
     let status = fs::read_to_string(format!("{folder}/status"))?;
     let resident_kib = resident(&status).ok_or("its status has no VmRSS")?;
     let maps = fs::read_to_string(format!("{folder}/maps"))?;

@@ -1,18 +1,24 @@
 //! Latency and rate of each operation and size, the twins in turn.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::alone::{on_one_processor, settle};
 use super::twin::{Side, Twin, numbers};
-use super::{Failure, progress, tell};
+use super::{Budget, Failure, progress, tell};
 use crate::bench::stats::precise;
 use crate::bench::{Form, Group, Record, Summary};
 
-/// Turns of each twin in each row.
-const ROUNDS: usize = 6;
-/// How long one turn may take, in milliseconds; three samples are taken in any case.
-const TURN_MS: u64 = 60;
-/// How long the whole group may take; rows behind that are left out, and named.
-const LIMIT: Duration = Duration::from_secs(6 * 60);
+/// Turns of each twin in each row, where there is time for them; many and short, so that what else the
+/// machine does meanwhile falls on both alike.
+const ROUNDS: usize = 40;
+/// However little time there is: each twin goes first twice, and last twice.
+const LEAST_ROUNDS: usize = 4;
+/// Of so many rounds, one has a turn of what is bare.
+const BARE_EVERY: usize = 4;
+/// How long one turn may take, in milliseconds; one sample is taken in any case.
+const TURN_MS: u64 = 20;
+/// How long all rows may take, even where there is more time.
+const MOST: Duration = Duration::from_secs(200);
 
 const SIZES: [u32; 6] = [2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 
@@ -22,6 +28,8 @@ struct Row {
     form: Form,
     /// The command, the form to be added.
     command: String,
+    /// C's command, where it has none that is the same.
+    of_c: Option<String>,
     /// Whether the command is known to the queues with nothing around them.
     bare: bool,
 }
@@ -35,6 +43,7 @@ fn rows() -> Vec<Row> {
         }
         if size == 64 {
             operation(&mut rows, "atomic", 8);
+            singly(&mut rows);
         }
     }
     rows
@@ -47,12 +56,14 @@ fn operation(rows: &mut Vec<Row>, kind: &str, size: u32) {
         name: name("latency_poll"),
         form: Form::Exclusive,
         command: latency("poll"),
+        of_c: None,
         bare: kind == "write",
     });
     rows.push(Row {
         name: name("latency_event"),
         form: Form::Shared,
         command: latency("event"),
+        of_c: None,
         bare: false,
     });
     // A batch of long messages would only measure the wire.
@@ -61,36 +72,58 @@ fn operation(rows: &mut Vec<Row>, kind: &str, size: u32) {
         name: name("rate"),
         form: Form::Exclusive,
         command: format!("rate {kind} {size} {batch} {TURN_MS}"),
+        of_c: None,
         bare: false,
     });
 }
 
-pub(super) fn run() -> Result<(), Failure> {
-    let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
-    let start = Instant::now();
-    let mut left_out = Vec::new();
-    for row in rows() {
-        if start.elapsed() > LIMIT {
-            left_out.push(row.name);
-            continue;
-        }
-        progress(&row.name);
-        tell(&measure(&mut twins, &row)?)?;
+/// 16 WRITEs by 16 calls: each tells the device, or they are posted under a doorbell held back. C has
+/// nothing but the first.
+fn singly(rows: &mut Vec<Row>) {
+    let command = |name: &str| format!("{name} write 64 16 {TURN_MS}");
+    for (name, way) in [
+        ("rate_singly_write_64", "singly"),
+        ("rate_held_write_64", "held"),
+    ] {
+        rows.push(Row {
+            name: name.to_owned(),
+            form: Form::Exclusive,
+            command: command(way),
+            of_c: Some(command("singly")),
+            bare: false,
+        });
     }
-    if !left_out.is_empty() {
-        progress(format_args!("no time was left for {}", left_out.join(", ")));
+}
+
+pub(super) fn run(budget: Budget) -> Result<(), Failure> {
+    on_one_processor();
+    let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
+    settle(&twins);
+    let budget = Budget::of(budget.left().min(MOST));
+    let rows = rows();
+    let mut left = u32::try_from(rows.len())?;
+    for row in rows {
+        progress(&row.name);
+        let time = Budget::of(budget.left() / left.max(1));
+        left = left.saturating_sub(1);
+        tell(&measure(&mut twins, &row, time)?)?;
     }
     Ok(())
 }
 
-fn measure(twins: &mut [Twin; 2], row: &Row) -> Result<Record, Failure> {
+fn measure(twins: &mut [Twin; 2], row: &Row, time: Budget) -> Result<Record, Failure> {
     let [c, rust] = twins;
     let mut samples = (Vec::new(), Vec::new(), Vec::new());
-    // C's turns, split in two: what they differ by is not C's or Rust's doing.
-    let mut halves = (Vec::new(), Vec::new());
+    // Each one's turns, split in two: what these differ by is neither C's nor Rust's doing.
+    let mut halves = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for round in 0..ROUNDS {
+        if round >= LEAST_ROUNDS && round % 2 == 0 && time.is_spent() {
+            break;
+        }
         let of = |twin: &mut Twin, form: &str| -> Result<Vec<u64>, Failure> {
-            numbers(&twin.ask(&format!("{} {form}", row.command))?, "ns")
+            let own = row.of_c.as_ref().filter(|_| twin.side() == Side::C);
+            let command = own.unwrap_or(&row.command);
+            numbers(&twin.ask(&format!("{command} {form}"))?, "ns")
         };
         let form = row.form.name();
         let (of_c, of_rust);
@@ -102,15 +135,13 @@ fn measure(twins: &mut [Twin; 2], row: &Row) -> Result<Record, Failure> {
             of_rust = of(rust, form)?;
             of_c = of(c, form)?;
         }
-        if row.bare {
+        if row.bare && round % BARE_EVERY == 0 {
             samples.2.extend(of(c, "bare")?);
         }
-        let half = if round % 2 == 0 {
-            &mut halves.0
-        } else {
-            &mut halves.1
-        };
-        half.extend_from_slice(&of_c);
+        for ((even, odd), turn) in halves.iter_mut().zip([&of_c, &of_rust]) {
+            let half = if round % 2 == 0 { even } else { odd };
+            half.extend_from_slice(turn);
+        }
         samples.0.extend(of_c);
         samples.1.extend(of_rust);
     }
@@ -118,7 +149,8 @@ fn measure(twins: &mut [Twin; 2], row: &Row) -> Result<Record, Failure> {
     record.c = Summary::of_numbers(&samples.0, 1.0);
     record.rust = Summary::of_numbers(&samples.1, 1.0);
     record.limit = Summary::of_numbers(&samples.2, 1.0).map(|s| s.median);
-    record.noise = noise(&halves.0, &halves.1);
+    let [of_c, of_rust] = halves.map(|(even, odd)| noise(&even, &odd));
+    record.noise = of_c.zip(of_rust).map(|(c, rust)| c.max(rust));
     Ok(record)
 }
 
@@ -138,8 +170,8 @@ mod tests {
     #[test]
     fn every_size_and_operation_has_its_rows() {
         let rows = rows();
-        // Three of each for three operations and six sizes, and for one atomic.
-        assert_eq!(rows.len(), 3 * (3 * 6 + 1));
+        // Three of each for three operations and six sizes, and for one atomic; and two singly.
+        assert_eq!(rows.len(), 3 * (3 * 6 + 1) + 2);
         let names: std::collections::BTreeSet<&str> =
             rows.iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names.len(), rows.len());

@@ -63,6 +63,15 @@ impl Twin {
         })
     }
 
+    pub(super) const fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Says a command and waits for its answer.
     pub(super) fn ask(&mut self, command: &str) -> Result<Answer, Failure> {
         let input = self.input.as_mut().ok_or("the twin has no input")?;
