@@ -1,6 +1,6 @@
 //! Which devices there are, over netlink and from sysfs, while they come, go and change their names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,6 +31,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new("discovery::while_devices_come_and_go", come_and_go)
         .fresh_boot()
         .limit_secs(300),
+    Case::new("discovery::in_a_storm_of_renames", storm_of_renames)
+        .fresh_boot()
+        .limit_secs(120),
     Case::new("discovery::a_shared_network_namespace", shared_namespace).fresh_boot(),
     Case::new(
         "discovery::an_exclusive_network_namespace",
@@ -276,6 +279,70 @@ fn added_again() -> CaseResult {
 
 /// One thread adds and removes devices; the lists hold what was there, whole, and what is opened is
 /// what was listed.
+/// Two devices exchange their names a hundred times a second: whatever is listed is of one device, and
+/// what was listed is what is opened.
+fn storm_of_renames() -> CaseResult {
+    let guids: BTreeMap<_, _> = agreed()?
+        .iter()
+        .map(|device| (device.uverbs_name().to_owned(), device.node_guid()))
+        .collect();
+    same("devices", guids.len(), rdma::DEVICES.len())?;
+    let is_over = AtomicBool::new(false);
+    let mut opened = [0u32; 2];
+    let (mut by_name, mut not_there) = (0u32, 0u32);
+    let renames = thread::scope(|scope| -> Result<u32, Failure> {
+        let renamer = scope.spawn(|| -> Result<u32, std::io::Error> {
+            let [one, other] = rdma::DEVICES;
+            let mut renames = 0;
+            // Relaxed: nothing but the flag is passed on.
+            while !is_over.load(Ordering::Relaxed) {
+                for (from, to) in [(one, "aside"), (other, one), ("aside", other)] {
+                    rdma::rename(from, to)?;
+                    renames += 1;
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+            Ok(renames)
+        });
+        let mut look = || -> Result<(), Failure> {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(20) {
+                for (way, discovery) in both().iter().enumerate() {
+                    for device in discovery.devices()? {
+                        let guid = guids.get(device.uverbs_name()).ok_or("an unknown node")?;
+                        // From sysfs it may be missing where the name has just gone.
+                        let listed = device.node_guid();
+                        ensure(listed.is_none() || listed == *guid, "two devices in one")?;
+                        let context = device.open()?;
+                        same("GUID", Some(context.query_device()?.node_guid), *guid)?;
+                        opened[way] += 1;
+                    }
+                    match discovery.open(rdma::DEVICES[0]) {
+                        Ok(context) => {
+                            context.query_device()?;
+                            by_name += 1;
+                        }
+                        Err(OpenError::NoSuchDevice { .. }) => not_there += 1,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            Ok(())
+        };
+        let looked = look();
+        is_over.store(true, Ordering::Relaxed);
+        let renames = renamer.join().map_err(|_| "the renamer panicked")??;
+        looked?;
+        Ok(renames)
+    })?;
+    let told = format!("{renames} renames, {opened:?} opened, {by_name} by name, {not_there} not");
+    ensure(
+        renames > 100 && opened.iter().all(|n| *n > 10) && by_name > 0,
+        &told,
+    )?;
+    Ok(Verdict::Passed)
+}
+
 fn come_and_go() -> CaseResult {
     net::add_pair("spare0", [2, 0, 0, 1, 0, 0], "spare1", [2, 0, 0, 1, 0, 1])?;
     // Of two kinds, so that one freed number goes to another device.
