@@ -16,7 +16,7 @@
 
 #define NODE "/dev/infiniband/uverbs0"
 
-enum { PORT = 1, DEPTH = 16, PSN = 0x123456, RC = 2, LOCAL_WRITE = 1, REMOTE = 14 };
+enum { PORT = 1, GID_INDEX = 1, DEPTH = 16, PSN = 0x123456, RC = 2, LOCAL_WRITE = 1, REMOTE = 14 };
 /* enum ib_qp_attr_mask, and states. */
 enum {
 	STATE = 1, ACCESS = 1 << 3, PKEY = 1 << 4, IN_PORT = 1 << 5, AV = 1 << 7, MTU = 1 << 8,
@@ -147,10 +147,10 @@ static struct ib_uverbs_create_qp_resp pair(__u32 pd, __u32 cq)
 	return r.core;
 }
 
-/* The GID of index 0, which there is as soon as the network interface has an address. */
+/* The own GID that the twins take: the one of the interface's IPv4 address. */
 static void address(__u8 *gid)
 {
-	static const char PATH[] = "/sys/class/infiniband/rxe0/ports/1/gids/0";
+	static const char PATH[] = "/sys/class/infiniband/rxe0/ports/1/gids/1";
 	char text[40] = { 0 };
 	int file = (int)call(__NR_open, (long)PATH, O_RDONLY, 0, 0, 0, 0);
 	unsigned digits = 0;
@@ -191,6 +191,7 @@ static void modify(__u32 qp, __u32 number, __u8 state, __u32 mask, const __u8 *g
 	q.c.rnr_retry = 7;
 	q.c.dest.is_global = 1;
 	q.c.dest.port_num = PORT;
+	q.c.dest.sgid_index = GID_INDEX;
 	q.c.dest.hop_limit = 64;
 	__builtin_memcpy(q.c.dest.dgid, gid, 16);
 	MUST(call(__NR_write, node, (long)&q, sizeof(q), 0, 0, 0), "a transition");
