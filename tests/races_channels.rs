@@ -404,6 +404,38 @@ fn a_queue_that_is_lent_out_meanwhile_ends_its_wait_and_loses_nothing() {
     assert_eq!(it.cq.completion_event_counts().outstanding, 0);
 }
 
+/// Who takes the one event of several completions and cannot have them is not the only one to be told.
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no poll(2)")]
+fn a_queue_that_is_lent_out_meanwhile_leaves_nobody_asleep_beside_completions() {
+    let it = Loop::new();
+    for is_back_before in [false, true] {
+        let waiters = [(); 3].map(|()| {
+            let cq = it.cq.clone();
+            thread::spawn(move || cq.wait(&mut [Wc::default()]).map(|done| done.len()))
+        });
+        thread::sleep(A_WHILE);
+        let mine = it.cq.exclusive().unwrap();
+        it.send_at_once(3);
+        let mine = if is_back_before {
+            drop(mine);
+            None
+        } else {
+            Some(mine)
+        };
+        for waiter in waiters {
+            match within(move || waiter.join().unwrap()) {
+                Ok(count) => assert_eq!(count, 1),
+                Err(WaitError::Poll(PollError::InExclusiveUse)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        drop(mine);
+        while !it.cq.poll(&mut [Wc::default(); 4]).unwrap().is_empty() {}
+    }
+    assert_eq!(it.cq.completion_event_counts().outstanding, 0);
+}
+
 /// What it has it destroys, when it is dropped itself.
 struct Tangle {
     it: Option<Loop>,

@@ -11,7 +11,7 @@ use super::bell::Rope;
 use super::waiter::{Awaited, Crowd, Step, Waiter};
 use crate::event::EventError;
 use crate::event::model::{check_and_break, check_and_break_within};
-use crate::event::sync::{Condvar, Fault, Mutex, lock, planted, wait};
+use crate::event::sync::{AtomicBool, Condvar, Fault, Mutex, Ordering, lock, planted, wait};
 use crate::gate::Gate;
 
 /// What `poll()` and descriptors do together: whoever has looked, and seen nothing, sleeps until
@@ -111,6 +111,8 @@ fn a_destroy_that_is_refused_ends_no_wait_and_the_next_one_does() {
 #[derive(Default)]
 struct Queue {
     kernel: Mutex<(usize, bool, u32)>,
+    /// Whether an exclusive handle has it, so that nobody else can poll; changes under the kernel's lock.
+    is_lent: AtomicBool,
     crowd: Crowd,
 }
 
@@ -123,6 +125,9 @@ impl Awaited for Queue {
 
     fn poll(&self, out: &mut [Wc]) -> Result<usize, EventError> {
         let mut kernel = lock(&self.kernel);
+        if self.is_lent.load(Ordering::Relaxed) {
+            return Err(EventError::Stopped);
+        }
         let count = out.len().min(kernel.0);
         kernel.0 -= count;
         Ok(count)
@@ -153,6 +158,12 @@ impl Queue {
         }
     }
 
+    /// An exclusive handle takes it.
+    fn lend(&self) {
+        let _kernel = lock(&self.kernel);
+        self.is_lent.store(true, Ordering::Relaxed);
+    }
+
     fn read_event(&self) -> bool {
         let mut kernel = lock(&self.kernel);
         let some = kernel.2 != 0;
@@ -172,13 +183,13 @@ impl Queue {
     }
 
     /// Waits as `CompletionQueue::wait` does, with room for so many.
-    fn wait(&self, room: usize) -> usize {
+    fn wait(&self, room: usize) -> Result<usize, EventError> {
         let mut out = vec![Wc::default(); room];
         let mut out = out.as_mut_slice();
         let mut waiter = Waiter::new(self);
         loop {
-            match waiter.step(out).unwrap() {
-                Step::Ready(done) => return done.len(),
+            match waiter.step(out)? {
+                Step::Ready(done) => return Ok(done.len()),
                 Step::Wait { room, rope } => {
                     out = room;
                     self.sleep(&rope);
@@ -195,7 +206,7 @@ fn each_of_two_who_wait_gets_one_of_two_completions() {
         let queue = Arc::new(Queue::default());
         let waiters = [(); 2].map(|()| {
             let queue = Arc::clone(&queue);
-            thread::spawn(move || assert_eq!(queue.wait(1), 1))
+            thread::spawn(move || assert_eq!(queue.wait(1), Ok(1)))
         });
         queue.complete();
         queue.complete();
@@ -213,7 +224,7 @@ fn whoever_is_left_is_told_of_what_comes_after_the_other_has_gone() {
         let waiters = [(); 2].map(|()| {
             let queue = Arc::clone(&queue);
             thread::spawn(move || {
-                assert_eq!(queue.wait(2), 1);
+                assert_eq!(queue.wait(2), Ok(1));
                 // The answer to it makes the next one.
                 queue.complete();
             })
@@ -225,4 +236,22 @@ fn whoever_is_left_is_told_of_what_comes_after_the_other_has_gone() {
     }
     let faults = [Fault::NoArmingForOthers, Fault::CountAfterArming];
     check_and_break_within(Some(3), model, &faults);
+}
+
+#[test]
+fn whoever_cannot_have_what_was_told_is_not_the_only_one_to_be_told() {
+    fn model() {
+        let queue = Arc::new(Queue::default());
+        let waiters = [(); 2].map(|()| {
+            let queue = Arc::clone(&queue);
+            thread::spawn(move || assert_eq!(queue.wait(2), Err(EventError::Stopped)))
+        });
+        queue.lend();
+        queue.complete();
+        queue.complete();
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    }
+    check_and_break_within(Some(3), model, &[Fault::NoNudge]);
 }

@@ -81,7 +81,7 @@ impl<'q, Q: Awaited> Waiter<'q, Q> {
         if self.is_told && self.others_wait() && !planted(Fault::NoArmingForOthers) {
             // The event that was taken here has disarmed the queue, and nobody else would be told of
             // what comes after the poll.
-            self.queue.arm()?;
+            self.queue.arm().inspect_err(|_| self.hand_on())?;
         }
         let count = self.poll(out)?;
         if count != 0 || !wanted {
@@ -104,13 +104,21 @@ impl<'q, Q: Awaited> Waiter<'q, Q> {
     }
 
     /// Polls. No event tells of what came between the one that was taken here and the arming: if there
-    /// may be more of it than there was room for, the next one is to look.
+    /// may be more of it than there was room for, or if it cannot be had from here (the queue is in
+    /// exclusive use), the next one is to look.
     pub(crate) fn poll(&self, out: &mut [Wc]) -> Result<usize, Q::Error> {
-        let count = self.queue.poll(out)?;
-        if self.is_told && count == out.len() && self.others_wait() && !planted(Fault::NoNudge) {
+        let polled = self.queue.poll(out);
+        if !polled.as_ref().is_ok_and(|count| *count < out.len()) {
+            self.hand_on();
+        }
+        polled
+    }
+
+    /// Has the next one look, if there may be something that no event will tell of.
+    fn hand_on(&self) {
+        if self.is_told && self.others_wait() && !planted(Fault::NoNudge) {
             self.queue.crowd().bell.nudge();
         }
-        Ok(count)
     }
 
     /// An event of the queue has been taken, or somebody has left completions that no event will
