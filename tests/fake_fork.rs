@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use support::{End, Pair, pair};
 use uverbs::event::EventError;
 use uverbs::{
     AccessFlags, Arm, AsyncEventKind, Cause, CompletionChannel, CompletionEvent, ConnectOptions,
-    PathOptions, PollError, PostCause, Rc, RecvWr, SendWr, Wc, WcStatus,
+    PathOptions, PollError, PostCause, Rc, RecvWr, SendWr, TakeCause, Wc, WcStatus,
 };
 
 /// What a child finds; true if all is as it should be.
@@ -201,4 +202,47 @@ fn a_child_that_drops_streams_does_not_make_its_parent_deaf() {
     assert!(event.is_ok() && began.elapsed() < limit, "it is deaf");
     raiser.join().unwrap();
     drop((completions, b));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri cannot fork")]
+fn a_child_of_a_busy_process_waits_for_no_lock_that_a_thread_held() {
+    struct Ends<'o>(&'o AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let mut pair = pair();
+    let over = AtomicBool::new(false);
+    let (cq, pd, context) = (pair.a.cq.clone(), pair.a.pd.clone(), pair.a.context.clone());
+    let pair = thread::scope(|scope| {
+        let _ends = Ends(&over);
+        let until_over = |busy: &dyn Fn()| {
+            while !over.load(Ordering::Relaxed) {
+                busy();
+            }
+        };
+        let (cq, pd, context) = (&cq, &pd, &context);
+        scope.spawn(move || until_over(&|| drop(cq.poll(&mut [Wc::default()]))));
+        scope.spawn(move || until_over(&|| drop(cq.exclusive())));
+        scope.spawn(move || {
+            until_over(&|| {
+                let own = context.create_cq(4).build().unwrap();
+                drop(pd.create_qp::<Rc>(&own, &own).build().unwrap());
+                own.destroy().unwrap();
+            });
+        });
+        for _ in 0..60 {
+            pair = in_child(pair, |pair| {
+                // SAFETY: sets a timer of this process, whose signal ends it.
+                unsafe { libc::alarm(20) };
+                let taken = pair.a.cq.exclusive().map(drop);
+                let of_child = taken.unwrap_err().cause == TakeCause::ForeignProcess;
+                format!("{:?}", pair.a.cq).contains("depth") && of_child && child(pair)
+            });
+        }
+        pair
+    });
+    assert!(pair.a.cq.poll(&mut [Wc::default()]).unwrap().is_empty());
 }

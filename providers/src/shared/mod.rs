@@ -46,13 +46,17 @@ pub struct SharedQueue<const HEAD: usize> {
     tail: usize,
     /// How many slots there are.
     slots: usize,
-    /// Owns what `data` points into; never replaced.
+    /// Owns what `data` points into, together with readers; never replaced.
     mapping: Arc<Mapping>,
 }
 
-// SAFETY: `data` points into `mapping`, which moves along and is itself Send; the memory belongs
-// to no thread, and is reached by atomic accesses only.
+// SAFETY: `data` points into `mapping`, which is shared with readers and is itself Send and Sync
+// (below); the memory belongs to no thread, and is reached by atomic accesses only.
 unsafe impl<const HEAD: usize> Send for SharedQueue<HEAD> {}
+const _: () = {
+    const fn goes_anywhere<T: Send + Sync>() {}
+    goes_anywhere::<Mapping>();
+};
 
 impl<const HEAD: usize> SharedQueue<HEAD> {
     /// Bytes that every slot has, since its length is a power of two.
