@@ -7,8 +7,8 @@ mod support;
 use support::{End, Pair, pair, pair_with, rnr_retry};
 use uverbs::fake::Fabric;
 use uverbs::{
-    AccessFlags, AsyncEventKind, ConnectOptions, PathOptions, QpAttr, QpState, Rc, RecvWr,
-    RemoteAddr, Rkey, SendWr, Subject, Wc, WcStatus,
+    AccessFlags, AsyncEventKind, ConnectOptions, MemoryRegion, PathOptions, QpAttr, QpState,
+    QueuePair, Rc, RecvWr, RemoteAddr, Rkey, SendWr, Subject, Wc, WcStatus,
 };
 
 /// What peers may do in most tests.
@@ -99,6 +99,60 @@ fn what_the_peer_refuses_fails_at_both_ends() {
     let odd = theirs.remote(4).unwrap();
     let wr = SendWr::fetch_add(1, ours.slice(..).unwrap(), odd, 1);
     assert_eq!(fails(&pair1, wr, WcStatus::RemoteInvalidRequest), []);
+}
+
+/// With a queue of completions that would show every one too many.
+#[test]
+fn of_a_queue_pair_that_is_its_own_peer_each_request_fails_once_and_says_why() {
+    let depth = if cfg!(miri) { 24 } else { 512 };
+    let fails = |recv_len: usize, post: &dyn Fn(&MemoryRegion, &QueuePair<Rc>)| {
+        let context = Fabric::new().add_device("rxe0").open().unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(depth).build().unwrap();
+        let qp: QueuePair<Rc> = pd
+            .create_qp(&cq, &cq)
+            .max_send_wr(if cfg!(miri) { 5 } else { 64 })
+            .build()
+            .unwrap();
+        let here = qp.prepare(&PathOptions::default()).unwrap();
+        qp.connect(&here, &here, &ConnectOptions::default())
+            .unwrap();
+        let region = pd.allocate(64, all()).unwrap();
+        let room = [region.slice(..recv_len).unwrap()];
+        let recv = [RecvWr::new(7, &room), RecvWr::new(8, &room)];
+        qp.post_recv(&recv).unwrap();
+        post(&region, &qp);
+        assert_eq!(qp.state().unwrap(), QpState::Err);
+        let mut found = vec![Wc::default(); depth as usize];
+        let found = cq.poll(&mut found).unwrap();
+        found
+            .iter()
+            .map(|wc| (wc.wr_id, wc.status))
+            .collect::<Vec<_>>()
+    };
+    let flushed = |id| (id, WcStatus::WrFlushed);
+    let written = fails(64, &|region, qp| {
+        let past = RemoteAddr {
+            addr: region.addr() + 60,
+            rkey: region.rkey(),
+        };
+        let sge = [region.slice(..8).unwrap()];
+        let behind = SendWr::send_inline(3, b"");
+        qp.post_send(&[SendWr::write(2, &sge, past), behind])
+            .unwrap();
+    });
+    let refused = (2, WcStatus::RemoteAccessError);
+    assert_eq!(written, [refused, flushed(3), flushed(7), flushed(8)]);
+    let sent = fails(4, &|region, qp| {
+        let sge = [region.slice(..8).unwrap()];
+        let behind = SendWr::send_inline(3, b"");
+        qp.post_send(&[SendWr::send(2, &sge), behind]).unwrap();
+    });
+    let (theirs, ours) = (
+        (7, WcStatus::LocalQpOperationError),
+        (2, WcStatus::RemoteOperationError),
+    );
+    assert_eq!(sent, [theirs, ours, flushed(3), flushed(8)]);
 }
 
 #[test]

@@ -91,6 +91,11 @@ impl World {
         };
         qp.state = IB_QPS_ERR;
         self.waiting.remove(&id);
+        if qp.is_underway {
+            // It is its own peer, and has refused the request: that one ends first, with what came of
+            // it, and then `attempt` comes here again.
+            return;
+        }
         while let Some(request) = self.qps.get(&id).and_then(|qp| qp.send.head()) {
             self.complete_send(id, &Request::parse(&request), IB_WC_WR_FLUSH_ERR);
         }

@@ -247,6 +247,7 @@ impl World {
             send,
             recv,
             started: false,
+            is_underway: false,
             tries: 0,
             drained: false,
         };

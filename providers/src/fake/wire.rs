@@ -155,10 +155,14 @@ impl World {
         let Some(slot) = qp.send.head() else {
             return Step::Idle;
         };
-        qp.started = true;
+        (qp.started, qp.is_underway) = (true, true);
         let rnr_retry = qp.attr.rnr_retry;
         let request = Request::parse(&slot);
-        match self.carry_out(id, &request) {
+        let answer = self.carry_out(id, &request);
+        if let Some(qp) = self.qps.get_mut(&id) {
+            qp.is_underway = false;
+        }
+        match answer {
             Answer::Done(back) => {
                 let status = self.take_back(id, &request, &back);
                 self.complete_send(id, &request, status);

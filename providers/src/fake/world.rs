@@ -121,6 +121,8 @@ pub(super) struct Qp {
     pub(super) recv: Option<Ring>,
     /// Whether the oldest send has been tried.
     pub(super) started: bool,
+    /// Whether the oldest send is with its peer right now, which may be this queue pair itself.
+    pub(super) is_underway: bool,
     /// How often it has been tried again.
     pub(super) tries: u32,
     /// Whether SQ_DRAINED has been raised since the move to SQD.
