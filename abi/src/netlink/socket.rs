@@ -172,6 +172,8 @@ impl Socket {
     /// Makes room for datagrams of this length; the one that had none is lost, and so is the rest of
     /// its answer. Gives the error that says so.
     fn grow(&mut self, len: usize) -> io::Error {
+        // What was received beside it is of an answer that has ended here.
+        (self.count, self.taken) = (0, 0);
         if len > LONGEST {
             return io::Error::new(io::ErrorKind::InvalidData, "a datagram is too long");
         }
