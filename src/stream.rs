@@ -279,8 +279,10 @@ impl CompletionStream {
         cq: &CompletionQueue,
         mut out: &'b mut [Wc],
     ) -> Result<&'b mut [Wc], WaitError> {
-        if cq.channel().as_ref() != Some(&self.channel) {
-            return Err(WaitError::NoChannel);
+        match cq.channel() {
+            Some(channel) if channel == self.channel => {}
+            Some(_) => return Err(WaitError::OtherChannel),
+            None => return Err(WaitError::NoChannel),
         }
         // Whoever finds completions each time must let other tasks have their turn now and then.
         ::tokio::task::consume_budget().await;

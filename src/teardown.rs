@@ -15,10 +15,12 @@ use uverbs_providers::types::QueueId;
 use crate::attr::DeviceAttr;
 use crate::context::Context;
 use crate::error::{
-    CreateErrorCause, DestroyError, DestroyErrorCause, Limit, NoProviderReason, ObjectErrorCause,
+    CreateErrorCause, DestroyError, DestroyErrorCause, Held, Limit, NoProviderReason,
+    ObjectErrorCause,
 };
 use crate::event::{
-    AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, WeakObject,
+    AsyncEvents, ClosePolicy, EventSource, Refused, Registration, Reported, Settling, Sort,
+    WeakObject,
 };
 use crate::gate::{Gate, Pass};
 
@@ -91,7 +93,9 @@ fn run<T: Teardown>(
     let id = object.id();
     let settling = match close(&object, policy) {
         Ok(settling) => settling,
-        Err(cause) if cause.is_of_one_gone() => return Err(DestroyError::gone(id, cause)),
+        Err(cause) if cause.is_of_one_gone() => {
+            return Err(DestroyError::gone(id, cause, Held::default()));
+        }
         Err(cause) => return Err(refused(object, cause)),
     };
     let outcome = match limit {
@@ -101,8 +105,19 @@ fn run<T: Teardown>(
         }
         Some(limit) => settling.wait_timeout(limit),
     };
-    outcome
-        .map_err(|outstanding| DestroyError::gone(id, DestroyErrorCause::StillHeld { outstanding }))
+    outcome.map_err(|outstanding| {
+        let cause = DestroyErrorCause::StillHeld { outstanding };
+        DestroyError::gone(id, cause, held(&object))
+    })
+}
+
+/// Which of an object's events are out, by what was read here.
+fn held<T: Teardown>(object: &T) -> Held {
+    let of = |sort| object.registration().counts_of(sort).outstanding;
+    Held {
+        asynchronous: of(Sort::Asynchronous),
+        completion: of(Sort::Completion),
+    }
 }
 
 fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> {
@@ -113,7 +128,11 @@ fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> 
     } else {
         Vec::new()
     };
-    DestroyError::kept(object, id, cause, holders)
+    let held = match cause {
+        DestroyErrorCause::Outstanding { .. } => held(&object),
+        _ => Held::default(),
+    };
+    DestroyError::kept(object, id, cause, holders, held)
 }
 
 /// Everything up to the wait. If it fails, the object is as it was, unless the cause says that it is

@@ -332,12 +332,23 @@ fn regions_and_stretches_of_them() {
     );
     assert_eq!(
         told(region.slice(65..)),
-        "bytes 65..65 are not inside a region of 64 bytes"
+        "byte 65 is past the end of a region of 64 bytes"
     );
     assert_eq!(
         told(region.remote(65)),
-        "bytes 65..65 are not inside a region of 64 bytes"
+        "byte 65 is past the end of a region of 64 bytes"
     );
+    #[allow(
+        clippy::reversed_empty_ranges,
+        reason = "what a newcomer writes is what is tried"
+    )]
+    let reversed = 10..5;
+    assert_eq!(
+        told(region.slice(reversed.clone())),
+        "the range 10..5 is reversed: it ends before it begins"
+    );
+    let report = region.slice(reversed).unwrap_err().report().to_string();
+    assert!(!report.contains("register more"), "{report}");
     assert_eq!(
         told(region.slices(1.., 0)),
         "a region cannot be cut into elements of at most 0 bytes"

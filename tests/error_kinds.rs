@@ -153,6 +153,7 @@ fn a_program_can_act_on_the_kind_of_io_error() {
     }
     let waits = [
         (WaitError::NoChannel, ErrorKind::InvalidInput),
+        (WaitError::OtherChannel, ErrorKind::InvalidInput),
         (
             WaitError::from(PollError::InExclusiveUse),
             ErrorKind::ResourceBusy,
@@ -269,6 +270,8 @@ fn no_long_form_is_empty() {
             end: 2,
             len: 1,
         },
+        RangeError::PastEnd { start: 2, len: 1 },
+        RangeError::Reversed { start: 2, end: 1 },
         RangeError::Endless { start: 1, len: 1 },
         RangeError::TooLong { given: 1 },
         RangeError::ZeroMaximum,
@@ -357,7 +360,12 @@ fn no_long_form_is_empty() {
     }
     reports.extend(connects.iter().map(Explain::report));
     reports.push(ObjectErrorCause::Destroyed.report());
-    let waits = [WaitError::NoChannel, WaitError::Destroyed];
+    let waits = [
+        WaitError::NoChannel,
+        WaitError::OtherChannel,
+        WaitError::Destroyed,
+        WaitError::Event(EventError::Stopped),
+    ];
     reports.extend(waits.map(|error| error.report()));
     let events = [
         EventError::Stopped,

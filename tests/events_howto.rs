@@ -281,8 +281,9 @@ fn loops_with_poll_and_epoll_hand_everything_over_and_end() {
     by_epoll.goes_on();
     queue.stop();
     it.channel.stop();
-    assert_eq!(by_poll.ends(), "the event reader was stopped");
-    assert_eq!(by_epoll.ends(), "the event reader was stopped");
+    let stopped = "the event reader or completion channel was stopped";
+    assert_eq!(by_poll.ends(), stopped);
+    assert_eq!(by_epoll.ends(), stopped);
 }
 
 #[test]

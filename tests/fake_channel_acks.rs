@@ -9,7 +9,8 @@ use support::channel::{A_WHILE, Loop, SHORT, connected, plain, send};
 use uverbs::event::EventError;
 use uverbs::fake::Fabric;
 use uverbs::{
-    Arm, CompletionAcks, CompletionQueue, CreateErrorCause, DestroyErrorCause, Errno, WaitError, Wc,
+    Arm, CompletionAcks, CompletionQueue, CreateErrorCause, DestroyErrorCause, Errno, Explain,
+    WaitError, Wc,
 };
 
 #[test]
@@ -63,6 +64,15 @@ fn a_destroy_waits_for_events_of_both_sorts() {
         refused.cause,
         DestroyErrorCause::Outstanding { outstanding: 2 }
     );
+    let report = refused.report().to_string();
+    for part in [
+        "found: held: 1 completion event, as `CompletionEvent` or in `CompletionAcks`\n",
+        "found: held: 1 asynchronous event, as `AsyncEvent`\n",
+        "cause: an event was forgotten (`mem::forget`)",
+        "next: drop or `ack` what is held, and try again",
+    ] {
+        assert!(report.contains(part), "{part} is not in: {report}");
+    }
     if cfg!(miri) {
         drop((completion, asynchronous));
         return cq.destroy().unwrap();
@@ -113,6 +123,14 @@ fn gathered_acks_are_given_at_once_each_to_its_own_queue() {
     // Gathered, an event does not keep its queue, but the verb that waits waits for it.
     let late = it.sends.destroy_timeout(SHORT).unwrap_err();
     assert_eq!(late.cause, DestroyErrorCause::StillHeld { outstanding: 1 });
+    let report = late.report().to_string();
+    for part in [
+        "found: held: 1 completion event, as `CompletionEvent` or in `CompletionAcks`\n",
+        "the object is gone, and nothing else need be done about it\n",
+    ] {
+        assert!(report.contains(part), "{part} is not in: {report}");
+    }
+    assert!(!report.contains("asynchronous"), "{report}");
     drop(acks);
     it.receives.destroy().unwrap();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::channel::{Loop, SHORT, SOON, is_readable, on_thread, plain};
 use uverbs::event::EventError;
 use uverbs::fake::FakeDevice;
-use uverbs::{Arm, DestroyErrorCause, Errno, PollError, WaitError, Wc};
+use uverbs::{Arm, DestroyErrorCause, Errno, Explain, PollError, WaitError, Wc};
 
 #[test]
 fn stop_is_for_all_handles_and_for_good() {
@@ -21,6 +21,13 @@ fn stop_is_for_all_handles_and_for_good() {
     assert_eq!(it.channel.try_next().unwrap_err(), EventError::Stopped);
     let ended = it.sends.wait(&mut [Wc::default()]).unwrap_err();
     assert!(matches!(ended, WaitError::Event(EventError::Stopped)));
+    let report = ended.report().to_string();
+    assert!(
+        report.contains("`CompletionChannel::stop`")
+            && report.contains("next: to wait again: `Context::create_completion_channel`")
+            && !report.contains("event_queue"),
+        "{report}"
+    );
     // The queue is as it was.
     assert_eq!(it.sends.poll(&mut [Wc::default()]).unwrap().len(), 1);
     let other = it.context.create_completion_channel().unwrap();

@@ -291,6 +291,11 @@ fn who_uses_a_queue_is_told_by_number() {
         )
     );
     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+    has(
+        &error.report(),
+        "next: destroy or drop what uses it, then destroy this again: its handle is in the error, \
+         `into_object`",
+    );
     let [first, second, third] = qps;
     // A handle that is left does not count, the kernel's object does.
     let kept = first.clone();

@@ -201,6 +201,16 @@ fn errors_of_commands_on_an_object_name_it() {
              has it first"
         )
     );
+    let error = cq.clone().destroy().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("{of_cq}: it is in exclusive use; drop the handle that has it first")
+    );
+    let report = error.report().to_string();
+    assert!(
+        report.contains("next: drop that handle, then destroy this again"),
+        "{report}"
+    );
     drop(taken);
     qp.clone().destroy().unwrap();
     let text = qp.state().unwrap_err().to_string();

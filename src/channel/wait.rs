@@ -19,10 +19,13 @@ use crate::event::{EventError, Until};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The queue was made without a channel, or with another than the one waited on, so nothing will
-    /// ever tell of it.
-    #[error("the completion queue has no channel, or not this one; make it with `channel`")]
+    /// The queue was made without a channel, so nothing will ever tell of it.
+    #[error("the completion queue has no channel; make it with `channel`")]
     NoChannel,
+    /// The queue was made with another channel than that of the stream waited on, which will never
+    /// hear of it.
+    #[error("the completion queue has another channel than the stream")]
+    OtherChannel,
     /// The event that came is another queue's, which shares the channel. It is handed over here:
     /// deal with its queue and wait again. Where many queues share a channel, take the events from
     /// [`CompletionChannel::next`](crate::CompletionChannel::next) instead.
@@ -63,7 +66,7 @@ impl From<ObjectError> for WaitError {
 impl Explain for WaitError {
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::NoChannel | Self::OtherQueue(_) | Self::Destroyed => None,
+            Self::NoChannel | Self::OtherChannel | Self::OtherQueue(_) | Self::Destroyed => None,
             Self::Poll(error) => Explain::errno(error),
             Self::Arm(error) => error.errno(),
             Self::Event(error) => Explain::errno(error),
@@ -80,6 +83,13 @@ impl Explain for WaitError {
                      `Context::create_completion_channel`",
                 );
             }
+            Self::OtherChannel => {
+                report.meaning("a stream hears of the queues of its own channel, and of no other");
+                report.next(
+                    "make the stream of the queue's own channel, `CompletionQueue::channel`, or the queue \
+                     with the stream's",
+                );
+            }
             Self::OtherQueue(_) => {
                 report.meaning("the event is in this error, and acked when that is dropped");
                 report.next("give each queue that is waited for by itself a channel of its own");
@@ -90,13 +100,23 @@ impl Explain for WaitError {
             }
             Self::Poll(error) => error.explain(report),
             Self::Arm(error) => error.explain(report),
+            Self::Event(EventError::Stopped) => {
+                report.cause(
+                    "`CompletionChannel::stop` was called on the queue's channel, through whatever handle",
+                );
+                report
+                    .meaning("the channel is not read any more; polling the queue goes on working");
+                report.next(
+                    "to wait again: `Context::create_completion_channel`, and a new queue on it",
+                );
+            }
             Self::Event(error) => error.explain(report),
         }
     }
 
     fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::NoChannel | Self::Destroyed => io::ErrorKind::InvalidInput,
+            Self::NoChannel | Self::OtherChannel | Self::Destroyed => io::ErrorKind::InvalidInput,
             Self::OtherQueue(_) => io::ErrorKind::ResourceBusy,
             Self::Poll(error) => error.kind(),
             Self::Arm(error) => error.kind(),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use thiserror::Error;
+use uverbs_abi::count::Count;
 use uverbs_abi::{CommandError, Errno, Explain, Report};
 use uverbs_providers::error::CloseError;
 use uverbs_providers::types::QueueId;
@@ -20,6 +21,14 @@ pub struct DestroyError<T> {
     /// If something else uses it: which objects do of those that were made on this open device and
     /// are not destroyed. Looked up after the kernel had refused.
     pub holders: Vec<QueueId>,
+    held: Held,
+}
+
+/// How many of its events were out, by sort, when the error was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) asynchronous: u32,
+    pub(crate) completion: u32,
 }
 
 impl<T> fmt::Display for DestroyError<T> {
@@ -29,6 +38,9 @@ impl<T> fmt::Display for DestroyError<T> {
             DestroyErrorCause::Busy { users, source } => {
                 let named = Named(&self.holders);
                 write!(f, "{source}; {users}{named}: destroy or drop those first")
+            }
+            DestroyErrorCause::InExclusiveUse if self.is_of_cq() => {
+                f.write_str("it is in exclusive use; drop the handle that has it first")
             }
             cause => fmt::Display::fmt(cause, f),
         }
@@ -101,22 +113,29 @@ impl<T> DestroyError<T> {
         id: QueueId,
         cause: DestroyErrorCause,
         holders: Vec<QueueId>,
+        held: Held,
     ) -> Self {
         Self {
             object: Some(object),
             id,
             cause,
             holders,
+            held,
         }
     }
 
-    pub(crate) const fn gone(id: QueueId, cause: DestroyErrorCause) -> Self {
+    pub(crate) const fn gone(id: QueueId, cause: DestroyErrorCause, held: Held) -> Self {
         Self {
             object: None,
             id,
             cause,
             holders: Vec::new(),
+            held,
         }
+    }
+
+    const fn is_of_cq(&self) -> bool {
+        matches!(self.id, QueueId::CompletionQueue(_))
     }
 
     /// The object, whole and usable as before, unless it is gone.
@@ -168,14 +187,28 @@ impl Explain for DestroyErrorCause {
 
     fn explain(&self, report: &mut Report) {
         match self {
-            Self::Outstanding { .. } | Self::StillHeld { .. } => {
+            Self::Outstanding { .. } => {
                 report.meaning("an event that is held keeps what it is about from being forgotten");
-                report
-                    .next("drop or `ack` each `AsyncEvent`; look for one kept in a queue or a log");
+                held_causes(report);
+                report.next(
+                    "drop or `ack` what is held, and try again; dropping the object's last handle waits for \
+                     no event",
+                );
+            }
+            Self::StillHeld { .. } => {
+                report.meaning("the object is gone, and nothing else need be done about it");
+                held_causes(report);
+                report.next(
+                    "drop or `ack` what is held where it should not be; an ack is still good",
+                );
             }
             Self::Busy { .. } => {
                 report.cause(
                     "a handle to what uses it is alive somewhere: a clone, or one in an event",
+                );
+                report.next(
+                    "destroy or drop what uses it, then destroy this again: its handle is in the error, \
+                     `into_object`",
                 );
             }
             Self::Command(source) => source.explain(report),
@@ -185,6 +218,9 @@ impl Explain for DestroyErrorCause {
             }
             Self::InExclusiveUse => {
                 report.cause("an exclusive handle is alive, here or in another thread");
+                report.next(
+                    "drop that handle, then destroy this again: it is in the error, `into_object`",
+                );
             }
         }
     }
@@ -199,6 +235,29 @@ impl Explain for DestroyErrorCause {
     }
 }
 
+/// Where an event can be that was not acked.
+fn held_causes(report: &mut Report) {
+    report.cause("an event is kept in a variable, a queue or a log");
+    report.cause("an event was forgotten (`mem::forget`): nothing will ever ack it");
+}
+
+impl Held {
+    fn explain(self, report: &mut Report) {
+        if self.completion != 0 {
+            report.found(format!(
+                "held: {}, as `CompletionEvent` or in `CompletionAcks`",
+                Count(self.completion.into(), "completion event")
+            ));
+        }
+        if self.asynchronous != 0 {
+            report.found(format!(
+                "held: {}, as `AsyncEvent`",
+                Count(self.asynchronous.into(), "asynchronous event")
+            ));
+        }
+    }
+}
+
 impl<T: fmt::Debug> Explain for DestroyError<T> {
     fn errno(&self) -> Option<Errno> {
         self.cause.errno()
@@ -208,6 +267,7 @@ impl<T: fmt::Debug> Explain for DestroyError<T> {
         if matches!(self.cause, DestroyErrorCause::Busy { .. }) && self.holders.is_empty() {
             report.found("nothing that was made through this context is known to use it");
         }
+        self.held.explain(report);
         self.cause.explain(report);
     }
 

@@ -185,6 +185,22 @@ pub enum RangeError {
         /// The region's length.
         len: usize,
     },
+    /// It begins past the end, whatever its length.
+    #[error("byte {start} is past the end of a region of {}", Count(*len as u64, "byte"))]
+    PastEnd {
+        /// First byte.
+        start: usize,
+        /// The region's length.
+        len: usize,
+    },
+    /// It ends before it begins.
+    #[error("the range {start}..{end} is reversed: it ends before it begins")]
+    Reversed {
+        /// First byte.
+        start: usize,
+        /// Past the last byte.
+        end: usize,
+    },
     /// It ends past the last address that there is.
     #[error("what begins at byte {start} and ends past every address is not inside a region of {}", Count(*len as u64, "byte"))]
     Endless {
@@ -383,7 +399,11 @@ impl Explain for RangeError {
 
     fn explain(&self, report: &mut Report) {
         match self {
-            Self::Outside { .. } | Self::Endless { .. } => {
+            Self::Reversed { .. } => {
+                report.cause("start and end are exchanged, or the end is meant as a length");
+                report.next("a length of `n` from `start` on is `start..start + n`");
+            }
+            Self::Outside { .. } | Self::PastEnd { .. } | Self::Endless { .. } => {
                 report.meaning("offsets count from the region's first byte, whatever its address");
                 report.next("compare with `MemoryRegion::len`, or register more");
             }

@@ -11,6 +11,7 @@ mod open;
 mod query;
 
 pub use create::{CreateError, CreateErrorCause, Limit, NoProviderReason};
+pub(crate) use destroy::Held;
 pub use destroy::{DestroyError, DestroyErrorCause};
 pub use memory::{
     DeregisterError, DeregisterErrorCause, RangeError, RegisterError, RegisterErrorCause,

@@ -12,8 +12,9 @@ use crate::error::into_io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// The reader was told to stop, here or through another clone. It stays so.
-    #[error("the event reader was stopped")]
+    /// The reader, or the completion channel, was told to stop, here or through another clone. It
+    /// stays so.
+    #[error("the event reader or completion channel was stopped")]
     Stopped,
     /// The context was closed and all its events have been read. It stays so.
     #[error("the context is closed, and all of its events have been read")]
@@ -83,12 +84,14 @@ impl Explain for EventError {
     fn explain(&self, report: &mut Report) {
         match self {
             Self::Stopped => {
-                report
-                    .cause("`stop` was called, on this reader or on another one of the same queue");
-                report.meaning("that queue is not read any more, by whatever reader");
+                report.cause(
+                    "`stop` was called, on this handle or on another of the same queue or channel",
+                );
+                report.meaning("its events are not read any more, through whatever handle");
                 report.next(
-                    "stop when no more events are wanted; `Context::event_queue` makes another queue, for \
-                     what is created on it from then on",
+                    "stop when no more events are wanted; `Context::event_queue` makes another queue, and \
+                     `Context::create_completion_channel` another channel, for what is created on it from \
+                     then on",
                 );
             }
             Self::ContextClosed => {

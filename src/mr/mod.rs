@@ -402,11 +402,16 @@ impl<B: StableBytes> MemoryRegion<B> {
         let end = match range.end_bound() {
             Bound::Included(end) => after(*end, start)?,
             Bound::Excluded(end) => *end,
-            Bound::Unbounded => self.len().max(start),
+            Bound::Unbounded if start > self.len() => {
+                let len = self.len();
+                return Err(RangeError::PastEnd { start, len });
+            }
+            Bound::Unbounded => self.len(),
         };
         match end.checked_sub(start) {
             Some(len) if end <= self.len() => Ok((start, len)),
-            _ => Err(RangeError::Outside {
+            None => Err(RangeError::Reversed { start, end }),
+            Some(_) => Err(RangeError::Outside {
                 start,
                 end,
                 len: self.len(),
