@@ -252,3 +252,18 @@ impl Transport for Socket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets of this family")]
+    fn a_datagram_that_is_too_long_leaves_nothing_behind() {
+        let mut socket = Socket::open(Protocol::Route).expect("a socket");
+        (socket.lens, socket.count) = ([16; SLOTS], SLOTS);
+        let error = socket.grow(LONGEST + 1);
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!((socket.count, socket.slot), (0, USUAL));
+    }
+}
