@@ -55,6 +55,23 @@
 //! # }
 //! ```
 //!
+//! # Where to look
+//! - **Features**: `rxe` (default), the provider for soft-RoCE; `fake`, the module `uverbs::fake`:
+//!   devices played in memory, for tests; `tokio`, the module `uverbs::stream`: events and completions
+//!   as streams and futures.
+//! - **Waiting** for completions: [`CompletionQueue::wait`] and
+//!   [`wait_timeout`](CompletionQueue::wait_timeout), with a [`CompletionChannel`]. The rules are in
+//!   `docs/completion-events.md`.
+//! - **Events**: what happens to objects, ports and the device comes through [`Context::events`], each
+//!   with a handle of what it is about ([`AsyncEvent`]). `docs/events-howto.md` has code to take over,
+//!   for threads, `poll`, `epoll` and tokio.
+//! - **Errors** are short as text. [`Explain`] gives the long form with causes and the next step
+//!   (`use uverbs::Explain`, then `error.report()`); a `main` that ends in a [`Report`] prints it by
+//!   itself; [`QueuePair::diagnose`] explains a completion that failed. `docs/errors.md` has every
+//!   message.
+//! - **Coming from C**: searching this documentation for `ibv_…` finds the counterpart; what is
+//!   different is in `docs/from-libibverbs.md`.
+//!
 //! # Where `unsafe` is
 //! Posting is safe, and rests on conditions that `docs/safety.md` lists: a region owns its buffer
 //! and outlives the device's access to it, and a work request names memory only through a region.

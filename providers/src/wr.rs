@@ -148,6 +148,10 @@ impl SendOp<'_> {
 }
 
 /// One send request.
+///
+/// It borrows its elements: bind their array to a variable of its own where the request is kept in
+/// one (`let sges = [region.slice(..)?]; let wr = SendWr::send(1, &sges);`), or the compiler says that a
+/// temporary value is dropped while borrowed (E0716).
 #[derive(Clone, Copy, Debug)]
 #[doc(alias = "ibv_send_wr")]
 pub struct SendWr<'a> {

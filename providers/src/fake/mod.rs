@@ -148,7 +148,7 @@ impl fmt::Debug for Fabric {
     }
 }
 
-/// Steps a fabric until it is dropped. Made by [`Fabric::ticker`].
+/// Steps a fabric until it is dropped. Made by `Fabric::ticker`.
 #[derive(Debug)]
 pub struct Ticker {
     stop: Option<std::sync::mpsc::Sender<()>>,
