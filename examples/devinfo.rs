@@ -17,6 +17,14 @@ use std::process::ExitCode;
 use uverbs::abi::layout::verbs as raw;
 use uverbs::{AtomicCap, Context, Device, DeviceAttr, LinkLayer, Mtu, PortAttr, PortState};
 
+const USAGE: &str = "\
+usage: devinfo [-d NAME] [-i PORT] [-v]
+
+  -d NAME   this device only
+  -i PORT   this port only
+  -v        every field
+  --help";
+
 #[derive(Default)]
 struct Options {
     device: Option<String>,
@@ -34,7 +42,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<Options, Box<dyn Error>> {
+/// What the command line says; `None` if it asks for help.
+fn parse() -> Result<Option<Options>, Box<dyn Error>> {
     let mut options = Options::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
@@ -43,14 +52,18 @@ fn parse() -> Result<Options, Box<dyn Error>> {
             "-d" => options.device = Some(value()?),
             "-i" => options.port = Some(value()?.parse()?),
             "-v" => options.verbose = true,
-            _ => return Err(format!("unknown option {arg}").into()),
+            "-h" | "--help" => return Ok(None),
+            _ => return Err(format!("unknown option {arg}\n{USAGE}").into()),
         }
     }
-    Ok(options)
+    Ok(Some(options))
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let options = parse()?;
+    let Some(options) = parse()? else {
+        println!("{USAGE}");
+        return Ok(());
+    };
     let mut devices = uverbs::devices()?;
     if let Some(name) = &options.device {
         devices.retain(|device| device.name() == name);

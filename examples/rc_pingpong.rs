@@ -51,7 +51,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let options = Options::parse()?;
+    let Some(options) = Options::parse()? else {
+        return Ok(());
+    };
     let context = options.open()?;
     let pd = context.alloc_pd()?;
     let cq = options.create_cq(&context, options.rx_depth + 1)?;

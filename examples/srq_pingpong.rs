@@ -69,7 +69,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let options = Options::parse()?;
+    let Some(options) = Options::parse()? else {
+        return Ok(());
+    };
     let slots = usize::try_from(options.rx_depth)?;
     if slots <= options.num_qp {
         return Err("-r must be more than -q".into());

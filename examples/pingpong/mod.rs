@@ -19,6 +19,24 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// How long the other end may take for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Of both programs; `-q` is of the one on a shared receive queue.
+const USAGE: &str = "\
+usage: PROGRAM [OPTIONS] [HOST]      with HOST the client, without it the server
+
+  -d, --ib-dev NAME    device; the first there is, if not said
+  -i, --ib-port N      its port (1)
+  -g, --gid-idx N      GID of the port; the one that is best reached, if not said
+  -s, --size BYTES     bytes of a message (4096)
+  -m, --mtu BYTES      MTU of the path, the same at both ends (1024)
+  -r, --rx-depth N     receives that are posted ahead (500)
+  -n, --iters N        messages each way (1000)
+  -l, --sl N           service level (0)
+  -e, --events         sleep until there are completions
+  -c, --chk            the server looks at the messages too
+  -q, --num-qp N       srq_pingpong: queue pairs, as many at both ends (16)
+  -p, --port N         TCP port of the server (18515)
+  --help";
+
 /// What was asked for.
 pub(crate) struct Options {
     /// `-d`: the device; the first one by default.
@@ -50,8 +68,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line.
-    pub(crate) fn parse() -> Result<Self> {
+    /// Reads the command line; `None` if it asks for help, which has been given then.
+    pub(crate) fn parse() -> Result<Option<Self>> {
         let mut options = Self {
             device: None,
             port: 1,
@@ -91,14 +109,20 @@ impl Options {
                 "-c" | "--chk" => options.check = true,
                 "-q" | "--num-qp" => options.num_qp = value()?.parse()?,
                 "-p" | "--port" => options.tcp_port = value()?.parse()?,
-                _ if name.starts_with('-') => return Err(format!("unknown option {name}").into()),
+                "-h" | "--help" => {
+                    println!("{USAGE}");
+                    return Ok(None);
+                }
+                _ if name.starts_with('-') => {
+                    return Err(format!("unknown option {name}\n{USAGE}").into());
+                }
                 _ => options.host = Some(arg),
             }
         }
         if options.size == 0 || options.rx_depth == 0 || options.num_qp == 0 {
             return Err("-s, -r and -q must be at least 1".into());
         }
-        Ok(options)
+        Ok(Some(options))
     }
 
     /// Opens the device.
