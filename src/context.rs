@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use uverbs_abi::layout::driver::DriverId;
 use uverbs_abi::layout::ids::{attr, method, object};
@@ -52,6 +52,8 @@ struct ContextInner {
     node: PathBuf,
     /// What it was opened from; a played kernel has none.
     device: Option<Device>,
+    /// A fake device's; every other's are asked of sysfs.
+    fake_pkeys: OnceLock<Vec<u16>>,
     num_comp_vectors: u32,
     leaked: AtomicU64,
     /// For errors only.
@@ -192,6 +194,7 @@ impl Context {
                 name: name.to_owned(),
                 node: node.to_owned(),
                 device,
+                fake_pkeys: OnceLock::new(),
                 num_comp_vectors: context.num_comp_vectors,
                 leaked: AtomicU64::new(0),
                 living: Living::default(),
@@ -381,13 +384,17 @@ impl Context {
     }
 
     /// A port's P_Keys by index, as sysfs has them: uverbs has no query for them. The device may
-    /// have been renamed since it was opened.
+    /// have been renamed since it was opened. A fake device has the default P_Key, 0xFFFF.
     ///
     /// # Errors
     /// What sysfs said; [`io::ErrorKind::NotFound`] if the device is gone or sysfs is not there; a
     /// [`QueryError`] for a port that the device lacks.
     #[doc(alias = "ibv_query_pkey")]
     pub fn pkeys(&self, port: u8) -> io::Result<Vec<u16>> {
+        if let Some(keys) = self.inner.fake_pkeys.get() {
+            self.query_port(port)?;
+            return Ok(keys.clone());
+        }
         let found = match &self.inner.device {
             Some(device) => device.pkeys(port),
             None => Discovery::system().pkeys(self.name(), port),
@@ -499,6 +506,13 @@ impl Context {
     }
 
     /// Whether the machine's network and the device belong together.
+    /// Says which P_Keys it has, of which no query tells.
+    #[cfg(feature = "fake")]
+    pub(crate) fn with_pkeys(self, keys: &[u16]) -> Self {
+        let _ = self.inner.fake_pkeys.set(keys.to_vec());
+        self
+    }
+
     pub(crate) fn is_from_node(&self) -> bool {
         self.inner.device.is_some()
     }

@@ -53,6 +53,9 @@ use crate::{AsyncEventKind, CompletionQueue, Context, OpenError, SharedReceiveQu
 /// The version that a bare device's driver gives its own part of the ABI.
 const BARE_ABI: u32 = 1;
 
+/// A port's table of P_Keys: the default one, with full membership.
+const PKEYS: [u16; 1] = [0xFFFF];
+
 /// A network of fake devices, which reach each other by their GIDs.
 #[derive(Clone, Default)]
 pub struct Fabric {
@@ -122,10 +125,12 @@ impl FakeDevice {
     pub fn open(&self) -> Result<Context, OpenError> {
         let (name, kernel) = (self.device.name(), self.device.kernel());
         let node = Path::new("/dev/infiniband").join(&name);
-        if self.device.is_bare() {
-            return Context::on_kernel_with(kernel, &name, &node, BARE_ABI, Some(&Bare));
-        }
-        Context::on_kernel(kernel, &name, &node, RXE_UVERBS_ABI_VERSION)
+        let context = if self.device.is_bare() {
+            Context::on_kernel_with(kernel, &name, &node, BARE_ABI, Some(&Bare))
+        } else {
+            Context::on_kernel(kernel, &name, &node, RXE_UVERBS_ABI_VERSION)
+        };
+        Ok(context?.with_pkeys(&PKEYS))
     }
 
     /// Opens it as a device that no provider is for: queries, protection domains and events.
@@ -135,7 +140,8 @@ impl FakeDevice {
     pub fn open_control_only(&self) -> Result<Context, OpenError> {
         let (name, kernel) = (self.device.name(), self.device.kernel());
         let node = Path::new("/dev/infiniband").join(&name);
-        Context::on_kernel_with(kernel, &name, &node, BARE_ABI, None)
+        let context = Context::on_kernel_with(kernel, &name, &node, BARE_ABI, None)?;
+        Ok(context.with_pkeys(&PKEYS))
     }
 
     /// Raises an event about a port.

@@ -109,6 +109,10 @@ fn errors_of_posting_and_of_exclusive_use_name_whose_queue_it_is() {
 #[test]
 fn a_port_that_is_not_there_is_answered_with_those_that_are() {
     let context = Fabric::new().add_device("rxe0").open().unwrap();
+    // Of a port that is there they are the fake's own, whatever devices the machine has.
+    let table = context.query_port(1).unwrap().pkey_tbl_len;
+    let keys = context.pkeys(1).unwrap();
+    assert_eq!((keys.as_slice(), table), ([0xFFFF].as_slice(), 1));
     for (port, asked) in [(0, "port 0"), (9, "port 9")] {
         let error = context.query_port(port).unwrap_err();
         assert_eq!(

@@ -115,7 +115,7 @@ impl Explain for CommandError {
         match self.cause {
             Cause::Unsupported(_) => {
                 if let Some(release) = running_release() {
-                    report.found(format!("the running kernel is {release}"));
+                    report.found(format!("this machine runs Linux {release}"));
                 }
                 report.cause("the kernel is older than the command");
                 report.cause("the device's driver does not have the command");

@@ -94,7 +94,7 @@ impl Note {
 /// fn main() -> Result<(), Report> {
 ///     // work()?; would end in exit status 1, with on stderr:
 ///     // Error: REG_DMABUF_MR is not supported by this kernel or device (EOPNOTSUPP: …); …
-///     //   found: the running kernel is 6.1.0-40-amd64
+///     //   found: this machine runs Linux 6.1.0-40-amd64
 ///     //   cause: the kernel is older than the command
 ///     //   cause: the device's driver does not have the command
 ///     assert!(format!("{:?}", work().unwrap_err()).contains("\n  cause: the kernel is older"));
