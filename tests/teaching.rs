@@ -421,3 +421,19 @@ fn completions_print_as_words() {
     (failure.wr_id, failure.status) = (3, WcStatus::WrFlushed);
     assert_eq!(failure.to_string(), failure.ok().unwrap_err().to_string());
 }
+
+/// Memory of no file, on a device without registration: neither a file nor the machine's kernel is blamed.
+#[test]
+fn a_registration_that_is_not_supported_blames_no_file_where_there_is_none() {
+    let context = Fabric::new().add_bare_device("fake0").open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let error = pd.allocate(64, AccessFlags::empty()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    let report = error.report();
+    has_not(&report, "file systems");
+    has_not(&report, "the running kernel");
+    has(
+        &report,
+        "cause: the device's driver does not have the command",
+    );
+}

@@ -274,10 +274,14 @@ impl<B: fmt::Debug> Explain for RegisterError<B> {
                 );
             }
             RegisterErrorCause::Command(source) if source.errno() == Some(Errno::EOPNOTSUPP) => {
-                report.cause(
-                    "files of most file systems cannot be pinned for long; anonymous memory, tmpfs, \
-                     memfd and hugetlbfs can",
-                );
+                let is_file =
+                    |finding: &MemoryFinding| matches!(finding, MemoryFinding::File { .. });
+                if self.findings.iter().any(is_file) {
+                    report.cause(
+                        "files of most file systems cannot be pinned for long; anonymous memory, tmpfs, \
+                         memfd and hugetlbfs can",
+                    );
+                }
                 source.explain(report);
             }
             RegisterErrorCause::TooLarge { source, .. } => {
