@@ -238,6 +238,30 @@ fn too_low_a_limit_of_locked_memory_is_named_with_the_need() {
          limits.conf or in the service's unit (REG_MR failed (ENOMEM: "
     );
     assert!(error.to_string().starts_with(&wanted), "{error}");
+    // Of a limit that is not in the way nothing is claimed; the fake's own one is unknown here.
+    setrlimit(Resource::RLIMIT_MEMLOCK, hard.min(8 << 20), hard).unwrap();
+    if hard >= 8 << 20 {
+        device.fail_next("REG_MR", Errno::ENOMEM);
+        let error = pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap_err();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let capabilities = status.split("CapEff:\t").nth(1).unwrap().split('\n');
+        let capabilities = u64::from_str_radix(capabilities.clone().next().unwrap(), 16).unwrap();
+        let text = error.to_string();
+        assert!(
+            !text.contains(": the locked-memory limit is too low"),
+            "{text}"
+        );
+        assert!(text.contains("REG_MR failed (ENOMEM"), "{text}");
+        if capabilities & 1 << 14 == 0 {
+            let perhaps =
+                "; no room in memory or in the device's table, or the locked-memory limit";
+            assert!(
+                text.contains(perhaps) && text.contains("8388608 bytes for"),
+                "{text}"
+            );
+        }
+    }
+    setrlimit(Resource::RLIMIT_MEMLOCK, limit, hard).unwrap();
     // What fits still goes, and its memory counts until it is given back.
     if limit != 0 {
         let size = usize::try_from(limit).unwrap();
@@ -460,6 +484,78 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     );
 }
 
+/// The kernel's `EINVAL` is one number for all of them.
+#[test]
+fn values_that_are_not_there_are_named_with_those_that_are() {
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).build().unwrap();
+    let qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    let init = QpAttr {
+        port: Some(1),
+        pkey_index: Some(0),
+        access: Some(AccessFlags::empty()),
+        ..QpAttr::to_state(QpState::Init)
+    };
+    for port in [0, 9] {
+        let error = qp
+            .modify(&QpAttr {
+                port: Some(port),
+                ..init
+            })
+            .unwrap_err();
+        let there = format!("; there is no port {port}: the device has port 1 only");
+        assert!(error.to_string().ends_with(&there), "{error}");
+        let report = error.report().to_string();
+        assert!(
+            report.contains("\n  next: ports count from 1: name port 1"),
+            "{report}"
+        );
+        assert!(!report.contains("the attributes fit"), "{report}");
+    }
+    let pkey_index = Some(700);
+    let error = qp.modify(&QpAttr { pkey_index, ..init }).unwrap_err();
+    let report = error.report().to_string();
+    assert!(report.contains("pkey_index 700 is above "), "{report}");
+    assert!(
+        report.contains("\n  next: `Context::pkeys` lists"),
+        "{report}"
+    );
+    qp.modify(&init).unwrap();
+}
+
+/// What is asked for shows where it was to lead.
+#[test]
+fn a_state_that_was_left_out_is_missed() {
+    let device = device();
+    let context = device.open().unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).build().unwrap();
+    let qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+    let number = qp.qp_num();
+    let attr = QpAttr {
+        port: Some(1),
+        ..QpAttr::default()
+    };
+    let error = qp.modify(&attr).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "queue pair {number}, RC, RESET→RESET: it does not take PORT; no state was given; to go to \
+             INIT: `state: Some(QpState::Init)`"
+        )
+    );
+    let report = error.report().to_string();
+    for part in [
+        "\n  found: RC RESET→INIT needs ACCESS_FLAGS, PKEY_INDEX, PORT, and takes nothing beside\n",
+        "\n  next: begin with `QpAttr::to_state(QpState::Init)`",
+    ] {
+        assert!(report.contains(part), "{report}");
+    }
+    assert!(!report.contains("leave PORT out"), "{report}");
+}
+
 #[test]
 fn transitions_that_lack_something_or_cannot_be() {
     let device = device();
@@ -477,6 +573,17 @@ fn transitions_that_lack_something_or_cannot_be() {
         told(end.qp.modify(&QpAttr::to_state(QpState::Rts))),
         format!("queue pair {number}, RC, INIT→RTS: there is no such transition; go by RTR")
     );
+    let superfluous = QpAttr {
+        qkey: Some(1),
+        ..QpAttr::to_state(QpState::Init)
+    };
+    let error = end.qp.modify(&superfluous).unwrap_err();
+    let report = error.report().to_string();
+    assert!(
+        error.to_string().ends_with("it does not take QKEY"),
+        "{error}"
+    );
+    assert!(report.contains("\n  next: leave QKEY out"), "{report}");
     let strange = PathOptions {
         gid: Some("10.1.2.3".parse::<std::net::IpAddr>().unwrap().into()),
         ..PathOptions::default()

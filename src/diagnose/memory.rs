@@ -75,6 +75,37 @@ pub(crate) fn look(start: u64, length: u64) -> Vec<MemoryFinding> {
     found
 }
 
+/// What of the limit of locked memory is used, and whether there is one for this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Locked {
+    /// Bytes that devices have pinned; what the kernel counts.
+    pub(crate) pinned: u64,
+    /// `CAP_IPC_LOCK` lifts the limit.
+    pub(crate) is_exempt: bool,
+}
+
+/// `None` if /proc does not say. Capabilities are the thread's own.
+pub(crate) fn locked() -> Option<Locked> {
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    let users = fs::read_to_string("/proc/self/uid_map").ok()?;
+    locked_by(&status, &users)
+}
+
+fn locked_by(status: &str, users: &str) -> Option<Locked> {
+    const CAP_IPC_LOCK: u32 = 14;
+    let capabilities = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let capabilities = u64::from_str_radix(capabilities.trim(), 16).ok()?;
+    // A capability over another user namespace's resources counts for nothing here; all users are
+    // mapped to themselves in the first one alone.
+    let is_first = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    Some(Locked {
+        pinned: kilobytes(status, "VmPin")?,
+        is_exempt: is_first && capabilities & 1 << CAP_IPC_LOCK != 0,
+    })
+}
+
 /// The value of a line `name:  123 kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text
@@ -208,12 +239,34 @@ ffff-zzzz nonsense
         assert_eq!(kilobytes("VmPin: x kB", "VmPin"), None);
     }
 
+    #[test]
+    fn whether_the_limit_is_one_for_this_process_is_read() {
+        let status = |capabilities: &str| format!("VmPin:\t  68 kB\nCapEff:\t{capabilities}\n");
+        let all = "         0          0 4294967295\n";
+        let read = |capabilities, users| locked_by(&status(capabilities), users);
+        let locked = |is_exempt| {
+            Some(Locked {
+                pinned: 68 << 10,
+                is_exempt,
+            })
+        };
+        assert_eq!(read("000001ffffffffff", all), locked(true));
+        assert_eq!(read("0000000000004000", all), locked(true));
+        assert_eq!(read("000001ffffffbfff", all), locked(false));
+        assert_eq!(read("0000000000000000", all), locked(false));
+        // Root of a container with users of its own.
+        assert_eq!(read("000001ffffffffff", "0 1000 1\n"), locked(false));
+        assert_eq!(read("nonsense", all), None);
+        assert_eq!(locked_by("CapEff: 0", all), None);
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_is_too_odd(text in ".*\n.*\n.*", start: u64, length: u64) {
             let mut found = Vec::new();
             mappings(&text, start, start.saturating_add(length), &mut found);
             let _ = kilobytes(&text, "VmPin");
+            let _ = locked_by(&text, &text);
         }
     }
 }

@@ -13,7 +13,7 @@ mod path;
 mod wc;
 
 pub use memory::MemoryFinding;
-pub(crate) use memory::look as memory;
+pub(crate) use memory::{locked, look as memory};
 pub(crate) use node::rights;
 pub use path::PathFinding;
 pub(crate) use path::look as path;

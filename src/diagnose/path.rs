@@ -269,6 +269,46 @@ impl PathFinding {
     pub const fn is_trouble(&self) -> bool {
         !matches!(self, Self::Between { .. })
     }
+
+    /// What to do about it, where that can be said.
+    pub(crate) fn next(&self) -> Option<String> {
+        match self {
+            Self::NoPort { ports: 1, .. } => Some("ports count from 1: name port 1".into()),
+            Self::NoPort { ports, .. } => {
+                Some(format!("ports count from 1: name one of 1 to {ports}"))
+            }
+            Self::OtherPort { own, .. } => Some(format!("name port {own} in the path as well")),
+            Self::PortState { port, .. } => Some(format!(
+                "bring port {port} up: the interface behind it, cable and switch, or on InfiniBand \
+                 the subnet manager"
+            )),
+            Self::InterfaceDown { name, is_up: false } => Some(format!("`ip link set {name} up`")),
+            Self::InterfaceDown { .. } => Some("look at cable and switch".into()),
+            Self::NeedsGlobal { .. } => Some("set `AddressVector::global`".into()),
+            Self::NoGidIndex { .. } | Self::EmptyGid { .. } => {
+                Some("look the index up when connecting: `Context::find_gid`".into())
+            }
+            Self::Family { .. } | Self::Scope { .. } => Some(
+                "take the own GID that is of the peer's kind: `Context::gids` lists them".into(),
+            ),
+            Self::Mtu { active, .. } => Some(format!(
+                "ask for a path_mtu of {active} or less: both ports must do it"
+            )),
+            Self::Above {
+                name: "pkey_index", ..
+            } => {
+                Some("`Context::pkeys` lists the port's P_Keys; their indices count from 0".into())
+            }
+            Self::Above { name, most, .. } => Some(format!("ask for a {name} of {most} or less")),
+            Self::Between { .. }
+            | Self::RoceV1 { .. }
+            | Self::NoInterface { .. }
+            | Self::OwnAddressGone { .. }
+            | Self::NoRoute { .. }
+            | Self::EndsHere { .. }
+            | Self::NoNeighbour { .. } => None,
+        }
+    }
 }
 
 const fn family(gid: Gid) -> &'static str {
@@ -282,10 +322,9 @@ const fn family(gid: Gid) -> &'static str {
 /// queue pair as it is.
 pub(crate) fn look(context: &Context, attr: &QpAttr, info: Option<&QpInfo>) -> Vec<PathFinding> {
     let mut found = Vec::new();
-    let own_port = attr
-        .port
-        .or_else(|| info.map(|info| info.port))
-        .filter(|port| *port != 0);
+    // Of the queue pair 0 is no port yet; of who asked for it, it is one that is not there.
+    let known = info.map(|info| info.port).filter(|port| *port != 0);
+    let own_port = attr.port.or(known);
     let Some(port) = attr.path.map(|path| path.port).or(own_port) else {
         return found;
     };

@@ -55,7 +55,11 @@ impl fmt::Display for Findings<'_> {
                     matches!(errno, Some(Errno::EFAULT | Errno::EOPNOTSUPP))
                 }
                 MemoryFinding::Pinned { .. } => {
-                    matches!(self.0, RegisterErrorCause::Memlock { .. })
+                    matches!(
+                        self.0,
+                        RegisterErrorCause::Memlock { .. }
+                            | RegisterErrorCause::MaybeMemlock { .. }
+                    )
                 }
                 MemoryFinding::HugePages { .. } => false,
             };
@@ -110,7 +114,22 @@ pub enum RegisterErrorCause {
         "the buffer is read-only: leave LOCAL_WRITE, REMOTE_WRITE, REMOTE_ATOMIC and MW_BIND out"
     )]
     ReadOnly,
-    /// More locked memory than the process may have.
+    /// No room, in a process with a limit of locked memory that what it needs and what it was found to
+    /// have pinned do not reach.
+    #[error(
+        "{source}; no room in memory or in the device's table, or the locked-memory limit is too low \
+         after all: {need} bytes are needed, the limit is {limit} bytes for all of the process"
+    )]
+    MaybeMemlock {
+        /// Bytes that this registration pins, in whole pages.
+        need: u64,
+        /// The process's limit in bytes at the time of failing.
+        limit: u64,
+        /// The refusal.
+        source: CommandError,
+    },
+    /// More locked memory than the process may have: this registration, and what devices have pinned
+    /// of it already, are above the limit, and it has no `CAP_IPC_LOCK`.
     #[error(
         "the locked-memory limit is too low: {need} bytes are needed, the limit is {limit} bytes \
          for all of the process; raise it with `ulimit -l`, in limits.conf or in the service's \
@@ -236,6 +255,7 @@ impl RegisterErrorCause {
     pub const fn errno(&self) -> Option<Errno> {
         match self {
             Self::Memlock { source, .. }
+            | Self::MaybeMemlock { source, .. }
             | Self::TooLarge { source, .. }
             | Self::NoRoom { source, .. }
             | Self::Command(source) => source.errno(),
@@ -264,6 +284,18 @@ impl<B: fmt::Debug> Explain for RegisterError<B> {
                 report.cause("a service, launcher or container sets a limit of its own");
                 report.next(
                     "`ulimit -l` or `prlimit --memlock` in the very environment that it runs in",
+                );
+            }
+            RegisterErrorCause::MaybeMemlock { source, .. } => {
+                source.explain(report);
+                report.cause("the machine is short of memory");
+                report.cause("the device's regions are used up; `rdma resource` counts them");
+                report.cause(
+                    "the limit of locked memory, if more was pinned when this failed than is now",
+                );
+                report.next(
+                    "register fewer, larger regions; compare `ulimit -l` with VmPin in \
+                     /proc/PID/status",
                 );
             }
             RegisterErrorCause::Command(source) if source.errno() == Some(Errno::EFAULT) => {
@@ -322,6 +354,7 @@ impl<B: fmt::Debug> Explain for RegisterError<B> {
         match self.cause {
             RegisterErrorCause::Command(source)
             | RegisterErrorCause::Memlock { source, .. }
+            | RegisterErrorCause::MaybeMemlock { source, .. }
             | RegisterErrorCause::TooLarge { source, .. }
             | RegisterErrorCause::NoRoom { source, .. } => source.kind(),
             RegisterErrorCause::NoMemory => io::ErrorKind::OutOfMemory,

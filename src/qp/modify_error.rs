@@ -10,7 +10,7 @@ use thiserror::Error;
 use uverbs_abi::{Errno, Explain, Report};
 use uverbs_providers::types::{QpState, QpType};
 
-use super::transition::{Rule, rule, way};
+use super::transition::{Rule, meant, rule, way};
 use super::{QpAttr, QpAttrMask};
 use crate::diagnose::PathFinding;
 use crate::error::{ObjectErrorCause, into_io};
@@ -91,8 +91,22 @@ impl ModifyError {
         }
     }
 
+    /// The state that was to be gone to, where it looks as if it had been left out.
+    fn meant(&self) -> Option<QpState> {
+        let is_judged = !matches!(self.cause, ModifyErrorCause::Refused { .. });
+        (is_judged && self.attr.state.is_none())
+            .then(|| meant(self.qp_type, self.from, self.attr.mask()))
+            .flatten()
+    }
+
     /// What the short form says after the cause: the way to go, or what stands in it.
     fn beside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(to) = self.meant() {
+            return write!(
+                f,
+                "; no state was given; to go to {to}: `state: Some(QpState::{to:?})`"
+            );
+        }
         match &self.cause {
             ModifyErrorCause::NoTransition => match way(self.qp_type, self.from, self.to) {
                 Some(way) => {
@@ -113,6 +127,21 @@ impl ModifyError {
                 }
                 Ok(())
             }
+        }
+    }
+}
+
+impl ModifyError {
+    /// What the transition needs and takes.
+    fn tell_rule(&self, to: QpState, report: &mut Report) {
+        if let Some(Rule { required, optional }) = rule(self.qp_type, self.from, to) {
+            report.found(format!(
+                "{} {}→{to} needs {}, and takes {} beside",
+                self.qp_type,
+                self.from,
+                OrNothing(required),
+                OrNothing(optional),
+            ));
         }
     }
 }
@@ -169,32 +198,39 @@ impl Explain for ModifyError {
 
     fn explain(&self, report: &mut Report) {
         report.found(format!("attributes given: {}", self.attr));
+        if let Some(to) = self.meant() {
+            self.tell_rule(to, report);
+            report.next(format!(
+                "begin with `QpAttr::to_state(QpState::{to:?})`, and set the rest beside it"
+            ));
+            return;
+        }
         match &self.cause {
             ModifyErrorCause::NoTransition => {
                 report
                     .cause("it is in another state than was thought: after an error, or connected");
                 report.next("`QueuePair::state` tells the state; RESET can be reached from all");
             }
-            ModifyErrorCause::Attributes { missing, .. } => {
-                if let Some(Rule { required, optional }) = rule(self.qp_type, self.from, self.to) {
-                    report.found(format!(
-                        "{} {}→{} needs {}, and takes {} beside",
-                        self.qp_type,
-                        self.from,
-                        self.to,
-                        OrNothing(required),
-                        OrNothing(optional),
-                    ));
-                }
+            ModifyErrorCause::Attributes {
+                missing,
+                superfluous,
+            } => {
+                self.tell_rule(self.to, report);
                 if !missing.is_empty() {
                     report.next(
                         "set what is missing in `QpAttr`, or let `prepare` and `connect` do it",
                     );
                 }
+                if !superfluous.is_empty() {
+                    report.next(format!("leave {superfluous} out: `None` in `QpAttr`"));
+                }
             }
             ModifyErrorCause::Refused { refusal } => {
                 for finding in &self.findings {
                     report.found(finding.to_string());
+                    if let Some(next) = finding.next() {
+                        report.next(next);
+                    }
                 }
                 refusal.explain(report);
                 let errno = refusal.errno();

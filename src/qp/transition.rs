@@ -130,6 +130,21 @@ pub(super) fn judge(qp_type: QpType, from: QpState, attr: &QpAttr) -> Result<(),
     }
 }
 
+/// Where a change that names no state was to lead: the state that takes all that is given, and of
+/// several the one that lacks the least. `None` if there is none, or if nothing is given.
+pub(super) fn meant(qp_type: QpType, from: QpState, given: QpAttrMask) -> Option<QpState> {
+    let lacks = |to| {
+        let Rule { required, optional } = rule(qp_type, from, to)?;
+        let is_taken = (required | optional).contains(given);
+        is_taken.then(|| (required - given).iter().count())
+    };
+    let others = (0..)
+        .map_while(QpState::from_raw)
+        .filter(|to| *to != from && !given.is_empty());
+    let takers = others.filter_map(|to| Some((lacks(to)?, to)));
+    takers.min_by_key(|(lacks, _)| *lacks).map(|(_, to)| to)
+}
+
 /// The states between two, on the shortest way of transitions; `None` if no way leads there. Empty
 /// if one transition does.
 pub(super) fn way(qp_type: QpType, from: QpState, to: QpState) -> Option<Vec<QpState>> {
@@ -182,6 +197,21 @@ mod tests {
             message(QpState::Reset, &QpAttr::to_state(QpState::Rts)),
             "there is no such transition"
         );
+    }
+
+    #[test]
+    fn where_a_change_without_a_state_was_to_lead_is_guessed_by_what_it_sets() {
+        use QpAttrMask as A;
+        use QpState::{Err, Init, Reset, Rtr, Rts};
+        let meant = |from, given| meant(QpType::Rc, from, given);
+        assert_eq!(meant(Reset, A::PORT), Some(Init));
+        assert_eq!(meant(Init, A::AV | A::RQ_PSN), Some(Rtr));
+        assert_eq!(meant(Rtr, A::TIMEOUT | A::SQ_PSN), Some(Rts));
+        // What no state takes, and what says nothing.
+        assert_eq!(meant(Reset, A::QKEY), None);
+        assert_eq!(meant(Rts, A::PORT), None);
+        assert_eq!(meant(Err, A::PORT), None);
+        assert_eq!(meant(Reset, A::empty()), None);
     }
 
     #[test]
