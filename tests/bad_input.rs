@@ -450,6 +450,24 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
         (error.accepted, error.cause),
         (1, PostCause::TooManySge { given: 3, max: 1 })
     );
+    let report = error.report().to_string();
+    for part in [
+        "means: the first of the batch is queued and will complete; request 1 of the batch, counted from 0, is \
+         at fault",
+        "next: mend request 1 first (`wrs[1]`",
+        "max_recv_sge for receives",
+    ] {
+        assert!(report.contains(part), "{report}");
+    }
+    assert!(!report.contains("post the rest again"), "{report}");
+    let srq = pd.create_srq(4).max_sge(1).build().unwrap();
+    let error = srq.post_recv(&[RecvWr::new(2, &sges)]).unwrap_err();
+    let report = error.report().to_string();
+    assert!(
+        report.contains("request 0 of the batch, counted from 0"),
+        "{report}"
+    );
+    assert!(report.contains("more with max_sge when"), "{report}");
     qp.connect(&endpoint, &endpoint, &Default::default())
         .unwrap();
     let long = [0; 17];
@@ -460,8 +478,8 @@ fn posting_in_the_wrong_state_or_what_the_queue_cannot_take() {
     assert_eq!(
         told(qp.post_send(&wrs)),
         format!(
-            "{name}: 1 work request was posted, then: bytes of inline data: the request has 17, the queue pair takes \
-         16"
+            "{name}: 1 work request was posted, then: request 1, counted from 0: bytes of inline data: the request has 17, \
+         the queue pair takes 16"
         )
     );
     let mut exclusive = qp.exclusive_send().unwrap();

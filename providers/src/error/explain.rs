@@ -6,7 +6,7 @@ use std::io;
 use uverbs_abi::{Errno, Explain, Report};
 
 use super::{CloseError, CreateError, PollError, PostCause, PostError, TakeCause, TakeError};
-use crate::types::QpState;
+use crate::types::{QpState, QueueId};
 
 impl Explain for PostError {
     fn errno(&self) -> Option<Errno> {
@@ -14,18 +14,31 @@ impl Explain for PostError {
     }
 
     fn explain(&self, report: &mut Report) {
-        match self.accepted {
-            0 => {}
-            1 => {
-                report.meaning(
-                    "the first of the batch is queued and will complete; post the rest again",
-                );
-            }
-            many => {
-                report.meaning(format!(
-                    "the first {many} of the batch are queued and will complete; post the rest again"
-                ));
-            }
+        let queued = match self.accepted {
+            0 => String::new(),
+            1 => String::from("the first of the batch is queued and will complete; "),
+            many => format!("the first {many} of the batch are queued and will complete; "),
+        };
+        let at = self.accepted;
+        if self.cause.is_of_request() {
+            report.meaning(format!(
+                "{queued}request {at} of the batch, counted from 0, is at fault"
+            ));
+            report.next(format!(
+                "mend request {at} first (`wrs[{at}]`; its `wr_id` tells which it is), then post it and \
+                 what comes after it"
+            ));
+        } else if at > 0 {
+            report.meaning(format!("{queued}post the rest again"));
+        }
+        if let PostCause::TooManySge { .. } = self.cause {
+            let is_shared = !matches!(self.queue, QueueId::QueuePair(_));
+            report.next(if is_shared {
+                "ask for more with max_sge when making the queue, or copy together"
+            } else {
+                "ask for more when making the queue pair, with max_send_sge for sends or \
+                 max_recv_sge for receives, or copy together"
+            });
         }
         self.cause.tell(report);
     }
@@ -90,6 +103,18 @@ mod say {
 }
 
 impl PostCause {
+    /// Whether it is one request of the batch that is at fault, whatever the queue's state.
+    pub(super) const fn is_of_request(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManySge { .. }
+                | Self::InlineTooLong { .. }
+                | Self::MessageTooLong { .. }
+                | Self::AtomicLength { .. }
+                | Self::NoReads
+        )
+    }
+
     fn tell(&self, report: &mut Report) {
         match *self {
             Self::QueueFull => {
@@ -102,11 +127,8 @@ impl PostCause {
                 );
                 report.next("poll, or make the queue larger");
             }
-            Self::TooManySge { .. } => {
-                report.next(
-                    "ask for more with max_send_sge, max_recv_sge or max_sge, or copy together",
-                );
-            }
+            // Which limit it was, the queue tells.
+            Self::TooManySge { .. } => {}
             Self::InlineTooLong { .. } => {
                 report.next("ask for more with max_inline_data, or send from a region");
             }

@@ -31,6 +31,10 @@ impl fmt::Display for PostError {
             1 => f.write_str("1 work request was posted, then: ")?,
             many => write!(f, "{many} work requests were posted, then: ")?,
         }
+        // Of a batch; alone it needs no number.
+        if self.accepted > 0 && self.cause.is_of_request() {
+            write!(f, "request {}, counted from 0: ", self.accepted)?;
+        }
         fmt::Display::fmt(&self.cause, f)
     }
 }
