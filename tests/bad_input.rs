@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use support::End;
 use uverbs::fake::{Fabric, FakeDevice};
 use uverbs::{
-    AccessFlags, ConnectError, Context, DriverId, Errno, Explain, NoProviderReason, OpenError,
-    PathOptions, PostCause, QpAttr, QpState, Rc, RecvWr, SendWr,
+    AccessFlags, ConnectError, ConnectOptions, Context, DriverId, Errno, Explain, NoProviderReason,
+    OpenError, PathOptions, PostCause, QpAttr, QpState, Rc, RecvWr, SendWr,
 };
 
 fn device() -> FakeDevice {
@@ -572,6 +572,75 @@ fn a_state_that_was_left_out_is_missed() {
         assert!(report.contains(part), "{report}");
     }
     assert!(!report.contains("leave PORT out"), "{report}");
+}
+
+/// Before anything is asked of the kernel, and with the queue pair left as it was.
+#[test]
+fn options_out_of_their_ranges_are_named_and_the_kernel_is_not_asked() {
+    let device = device();
+    let end = End::new(&device);
+    device.forget_calls();
+    let path = PathOptions {
+        psn: Some(1 << 24),
+        ..PathOptions::default()
+    };
+    let error = end.qp.prepare(&path).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "psn 16777216 is out of range: 0 to 16777215"
+    );
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    let default = ConnectOptions::default;
+    let cases = [
+        (
+            ConnectOptions {
+                retry_count: 9,
+                ..default()
+            },
+            "retry_count 9 is out of range: 0 to 7",
+        ),
+        (
+            ConnectOptions {
+                rnr_retry: 12,
+                ..default()
+            },
+            "rnr_retry 12 is out of range: 0 to 7",
+        ),
+        (
+            ConnectOptions {
+                sl: 200,
+                ..default()
+            },
+            "sl 200 is out of range: 0 to 15",
+        ),
+        (
+            ConnectOptions {
+                flow_label: 1 << 20,
+                ..default()
+            },
+            "flow_label 1048576 is out of range: 0 to 1048575",
+        ),
+    ];
+    let connect = |remote, options| end.qp.connect(&end.endpoint, &remote, &options);
+    for (options, text) in cases {
+        assert_eq!(told(connect(end.endpoint, options)), text);
+    }
+    let mut remote = end.endpoint;
+    remote.psn = u32::MAX;
+    assert_eq!(
+        told(connect(remote, default())),
+        "the remote endpoint's psn 4294967295 is out of range: 0 to 16777215"
+    );
+    assert!(device.calls().is_empty(), "{:?}", device.calls());
+    // The last ones that there are.
+    let most = ConnectOptions {
+        retry_count: 7,
+        rnr_retry: 7,
+        sl: 15,
+        flow_label: (1 << 20) - 1,
+        ..default()
+    };
+    connect(end.endpoint, most).unwrap();
 }
 
 #[test]

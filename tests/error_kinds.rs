@@ -345,6 +345,11 @@ fn no_long_form_is_empty() {
         },
         ConnectError::GidIndex { index: 256 },
         ConnectError::NoMtu { port: 1 },
+        ConnectError::OutOfRange {
+            name: "sl",
+            asked: 200,
+            most: 15,
+        },
         ConnectError::NotLocal {
             qp_num,
             given: QpNum(18),

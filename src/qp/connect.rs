@@ -107,6 +107,16 @@ pub enum ConnectError {
         /// The refusal.
         source: QueryError,
     },
+    /// An option, or an endpoint's number, has no room in its field. Nothing was asked of the kernel.
+    #[error("{name} {asked} is out of range: 0 to {most}")]
+    OutOfRange {
+        /// Which.
+        name: &'static str,
+        /// What was given.
+        asked: u32,
+        /// The most there is.
+        most: u32,
+    },
     /// The port has no such address, or none at all.
     #[error("port {port} has {}", missing_gid(*gid))]
     NoGid {
@@ -200,6 +210,14 @@ impl Explain for ConnectError {
             Self::Port { source, .. } => source.explain(report),
             Self::Query(error) => error.explain(report),
             Self::Modify(error) => error.explain(report),
+            Self::OutOfRange { name, .. } => {
+                report.meaning(format!(
+                    "by the specification the field for {name} has no more bits"
+                ));
+                report.next(format!(
+                    "correct {name}: `PathOptions`, `ConnectOptions` and `Endpoint` tell the ranges"
+                ));
+            }
             Self::NoGid { gid: Some(_), .. } => {
                 report.cause("it is not an address of this port's interface, and never was");
                 report.cause("the address was removed, or the interface went down, meanwhile");
@@ -262,7 +280,9 @@ impl Explain for ConnectError {
             Self::Modify(error) => error.kind(),
             Self::NoGid { .. } | Self::GidIndex { .. } => io::ErrorKind::AddrNotAvailable,
             Self::NoMtu { .. } => io::ErrorKind::Unsupported,
-            Self::NotInInit { .. } | Self::NotLocal { .. } => io::ErrorKind::InvalidInput,
+            Self::OutOfRange { .. } | Self::NotInInit { .. } | Self::NotLocal { .. } => {
+                io::ErrorKind::InvalidInput
+            }
         }
     }
 }
@@ -270,6 +290,17 @@ impl Explain for ConnectError {
 into_io!(ConnectError);
 
 const BITS_24: u32 = 0xFF_FFFF;
+const BITS_20: u32 = 0xF_FFFF;
+
+/// Refuses a value that its field has no room for. Whether a kernel or a device would take it, cut, is
+/// not asked: it would not be what was asked for.
+fn in_range(values: &[(&'static str, u32, u32)]) -> Result<(), ConnectError> {
+    let above = values.iter().find(|(_, asked, most)| asked > most);
+    match above.copied() {
+        None => Ok(()),
+        Some((name, asked, most)) => Err(ConnectError::OutOfRange { name, asked, most }),
+    }
+}
 
 impl QueuePair<Rc> {
     /// Moves it from RESET (or INIT) to INIT, so that receives can be posted, and gives what the peer
@@ -278,6 +309,7 @@ impl QueuePair<Rc> {
     /// # Errors
     /// [`ConnectError`].
     pub fn prepare(&self, options: &PathOptions) -> Result<Endpoint, ConnectError> {
+        in_range(&[("psn", options.psn.unwrap_or_default(), BITS_24)])?;
         let context = self.pd().context();
         let port = options.port;
         let query = |source| ConnectError::Port { port, source };
@@ -303,7 +335,7 @@ impl QueuePair<Rc> {
             .unwrap_or_else(|| low_24(RandomState::new().hash_one(self.qp_num())));
         Ok(Endpoint {
             qp_num: self.qp_num(),
-            psn: psn & BITS_24,
+            psn,
             gid: entry.gid,
             lid: attr.lid,
             mtu,
@@ -328,6 +360,14 @@ impl QueuePair<Rc> {
         remote: &Endpoint,
         options: &ConnectOptions,
     ) -> Result<(), ConnectError> {
+        in_range(&[
+            ("retry_count", options.retry_count.into(), 7),
+            ("rnr_retry", options.rnr_retry.into(), 7),
+            ("sl", options.sl.into(), 15),
+            ("flow_label", options.flow_label, BITS_20),
+            ("the local endpoint's psn", local.psn, BITS_24),
+            ("the remote endpoint's psn", remote.psn, BITS_24),
+        ])?;
         let context = self.pd().context();
         let qp_num = self.qp_num();
         if local.qp_num != qp_num {
