@@ -143,6 +143,72 @@ fn a_shared_queues_receive_is_found_and_one_too_short_is_measured() {
     has(&report, "\n  found: receive 5 has room for 4 bytes\n");
 }
 
+/// What is to be done follows from what was found, and nobody is sent where he comes from.
+#[test]
+fn the_next_step_is_that_of_what_was_found() {
+    let pair = pair();
+    let foreign = pair.a.context.alloc_pd().unwrap();
+    let region = foreign.allocate(64, AccessFlags::LOCAL_WRITE).unwrap();
+    let sges = [region.slice(..).unwrap()];
+    let send = SendWr::send(9, &sges).signaled();
+    pair.a.qp.post_send(&[send]).unwrap();
+    let report = failed(&pair.a, WRONG_MEMORY);
+    has(
+        &report,
+        "\n  next: register the memory in the queue pair's own",
+    );
+    has_not(&report, "with LOCAL_WRITE");
+    has_not(&report, "QueuePair::diagnose");
+
+    // An atomic at an odd address, and the key of a region that no peer may reach.
+    let pair = support::pair();
+    let local = pair.a.pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap();
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_ATOMIC;
+    let target = pair.b.pd.allocate(64, access).unwrap();
+    let odd = target.remote(4).unwrap();
+    let add = SendWr::fetch_add(5, local.slice(..8).unwrap(), odd, 1).signaled();
+    pair.a.qp.post_send(&[add]).unwrap();
+    let report = failed(&pair.a, &[WcStatus::RemoteInvalidRequest]);
+    has(
+        &report,
+        &format!(
+            "found: send request 5 names the peer's address {:#x}, for an atomic, which is not a multiple \
+             of 8\n",
+            odd.addr
+        ),
+    );
+    has_not(&report, "cause: ");
+
+    let pair = support::pair();
+    let closed = pair.b.pd.allocate(64, AccessFlags::LOCAL_WRITE).unwrap();
+    let remote = closed.remote(0).unwrap();
+    assert_eq!(remote.rkey.0, 0);
+    pair.a
+        .qp
+        .post_send(&[SendWr::write_inline(6, b"x", remote)])
+        .unwrap();
+    let report = failed(&pair.a, &[WcStatus::RemoteAccessError]);
+    has(
+        &report,
+        "found: send request 6 names rkey 0: the peer's region was registered without any REMOTE right\n",
+    );
+    has(&report, "\n  next: let the peer register the region with");
+
+    // A port that is down is why nobody answers.
+    let pair = support::pair();
+    let target = pair.b.pd.allocate(64, access | AccessFlags::REMOTE_WRITE);
+    let remote = target.unwrap().remote(0).unwrap();
+    pair.a.device.set_port_up(false);
+    pair.a
+        .qp
+        .post_send(&[SendWr::write_inline(7, b"x", remote)])
+        .unwrap();
+    let report = failed(&pair.a, &[WcStatus::RetryExceeded]);
+    has(&report, "\n  cause: port 1 is DOWN: nothing leaves it");
+    has(&report, "\n  next: bring port 1 up");
+    has_not(&report, "ping it");
+}
+
 /// Nobody can say which of several requests of one number failed, and slots that were never filled
 /// are none.
 #[test]

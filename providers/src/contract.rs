@@ -16,7 +16,8 @@ use uverbs_abi::{Cause, CommandError, Errno, Session};
 
 use crate::error::{CloseError, CreateError, PollError, PostError, TakeError};
 use crate::types::{
-    CqHandle, Lkey, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, SrqHandle, WqHandle, WqNum,
+    CqHandle, Lkey, PdHandle, QpCaps, QpHandle, QpNum, QpState, QpType, Rkey, SrqHandle, WqHandle,
+    WqNum,
 };
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
@@ -110,6 +111,19 @@ pub struct Posted {
     pub writes: bool,
     /// The memory that it names; nothing for inline data.
     pub elements: Vec<Element>,
+    /// What it names of the peer's memory, if it is of that kind.
+    pub remote: Option<Remote>,
+}
+
+/// A place in the peer's memory that a request names, as plain numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The address that the peer's device translates.
+    pub addr: u64,
+    /// The key of the peer's registration.
+    pub rkey: Rkey,
+    /// Whether it is for an atomic operation.
+    pub is_atomic: bool,
 }
 
 /// A stretch of memory that a request names, as plain numbers: to be talked about, not to be posted.

@@ -4,7 +4,7 @@
 //! came from elsewhere (a raw element) are not known here, and nothing is claimed of them but that.
 
 use uverbs_abi::Report;
-use uverbs_providers::contract::{Element, Posted};
+use uverbs_providers::contract::{Element, Posted, Remote};
 use uverbs_providers::types::{AccessFlags, PdHandle};
 use uverbs_providers::wc::{WcError, WcStatus};
 
@@ -22,17 +22,48 @@ pub(super) const fn can_be(status: WcStatus) -> bool {
             | WcStatus::LocalProtectionError
             | WcStatus::WrFlushed
             | WcStatus::LocalAccessError
+            | WcStatus::RemoteAccessError
+            | WcStatus::RemoteInvalidRequest
     )
 }
 
-/// Tells what is wrong with the elements; and of a receive that may have been too short, its room.
+/// What is wrong with the peer's memory that a request names, as far as it shows here: what was found,
+/// and what to do.
+fn remote_trouble(status: WcStatus, request: &Posted) -> Option<(String, &'static str)> {
+    let Remote {
+        addr,
+        rkey,
+        is_atomic,
+    } = request.remote?;
+    if is_atomic && addr % 8 != 0 && status == WcStatus::RemoteInvalidRequest {
+        return Some((
+            format!("the peer's address {addr:#x}, for an atomic, which is not a multiple of 8"),
+            "let the 8 bytes of an atomic begin at an address that is a multiple of 8",
+        ));
+    }
+    (rkey.0 == 0 && status == WcStatus::RemoteAccessError).then(|| {
+        let found = "rkey 0: the peer's region was registered without any REMOTE right";
+        (
+            found.to_owned(),
+            "let the peer register the region with REMOTE_WRITE, REMOTE_READ or REMOTE_ATOMIC, and tell \
+             its rkey anew",
+        )
+    })
+}
+
+/// Tells what is wrong with the elements and with the place at the peer; and of a receive that may have
+/// been too short, its room. Gives what to do about it, and whether that is surely why it failed.
 pub(super) fn tell(
     living: &Living,
     pd: PdHandle,
     error: &WcError,
     posted: &[Posted],
     report: &mut Report,
-) {
+) -> (Vec<&'static str>, bool) {
+    let is_remote = matches!(
+        error.status,
+        WcStatus::RemoteAccessError | WcStatus::RemoteInvalidRequest
+    );
     // A slot that was never filled looks like a request of number 0 without memory.
     let named = |request: &&Posted| error.wr_id != 0 || !request.elements.is_empty();
     let posted: Vec<_> = posted.iter().filter(named).collect();
@@ -41,18 +72,21 @@ pub(super) fn tell(
         0 | 1 => String::new(),
         several => format!(", one of {several} of this number that the queues still hold,"),
     };
-    let mut told = 0;
+    let mut steps = Vec::new();
     for request in &posted {
-        for element in &request.elements {
-            if told < MOST
-                && let Some(text) = trouble(living, pd, request, element)
-            {
+        let local = request
+            .elements
+            .iter()
+            .filter(|_| !is_remote)
+            .filter_map(|element| trouble(living, pd, request, element));
+        for (text, step) in local.chain(remote_trouble(error.status, request)) {
+            if steps.len() < MOST {
                 report.found(format!(
                     "{} {}{among} names {text}",
                     name(request),
                     error.wr_id
                 ));
-                told += 1;
+                steps.push(step);
             }
         }
     }
@@ -60,7 +94,7 @@ pub(super) fn tell(
         error.status,
         WcStatus::LocalLengthError | WcStatus::LocalQpOperationError
     );
-    if told == 0
+    if steps.is_empty()
         && is_of_length
         && let Some(receive) = posted.iter().find(|request| request.is_receive)
     {
@@ -71,6 +105,9 @@ pub(super) fn tell(
             error.wr_id
         ));
     }
+    // What was flushed may have been without fault when the queue pair failed.
+    let is_sure = posted.len() == 1 && !steps.is_empty() && error.status != WcStatus::WrFlushed;
+    (steps, is_sure)
 }
 
 const fn name(request: &Posted) -> &'static str {
@@ -81,36 +118,51 @@ const fn name(request: &Posted) -> &'static str {
     }
 }
 
-/// What is wrong with one element: the rest of a sentence.
-fn trouble(living: &Living, pd: PdHandle, request: &Posted, element: &Element) -> Option<String> {
+/// What is wrong with one element, the rest of a sentence; and what to do.
+fn trouble(
+    living: &Living,
+    pd: PdHandle,
+    request: &Posted,
+    element: &Element,
+) -> Option<(String, &'static str)> {
     let Element { addr, length, lkey } = *element;
     // Of which the device looks at nothing.
     if length == 0 {
         return None;
     }
     let Some(region) = living.region(lkey) else {
-        return Some(format!(
-            "lkey {lkey:#x}, which no region of this context has: dropped since, or another's"
+        return Some((
+            format!(
+                "lkey {lkey:#x}, which no region of this context has: dropped since, or another's"
+            ),
+            "keep the region until the completion of the request",
         ));
     };
     let what = format!("the region with lkey {lkey:#x}, which");
     if region.pd != pd {
-        return Some(format!(
-            "{what} is of another protection domain than the queue pair"
+        return Some((
+            format!("{what} is of another protection domain than the queue pair"),
+            "register the memory in the queue pair's own protection domain: `qp.pd()`",
         ));
     }
     if request.writes && !region.access.contains(AccessFlags::LOCAL_WRITE) {
-        return Some(format!(
-            "{what} lacks LOCAL_WRITE (its access flags: {})",
-            region.access
+        return Some((
+            format!(
+                "{what} lacks LOCAL_WRITE (its access flags: {})",
+                region.access
+            ),
+            "register the region with LOCAL_WRITE",
         ));
     }
     let end = u128::from(addr) + u128::from(length);
     let last = u128::from(region.start) + u128::from(region.length);
     if addr < region.start || end > last {
-        return Some(format!(
-            "{what} has {} bytes at {:#x}, for {length} bytes at {addr:#x}",
-            region.length, region.start
+        return Some((
+            format!(
+                "{what} has {} bytes at {:#x}, for {length} bytes at {addr:#x}",
+                region.length, region.start
+            ),
+            "take the element with `MemoryRegion::slice`, which checks its range",
         ));
     }
     None

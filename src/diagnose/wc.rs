@@ -2,10 +2,10 @@
 //!
 //! Ground truth: QUERY_QP, and what `path` looks up.
 
-use uverbs_abi::{Explain, Report};
+use uverbs_abi::{Explain, Note, Report};
 use uverbs_providers::wc::{WcError, WcStatus};
 
-use super::elements;
+use super::{PathFinding, elements};
 use crate::diagnose;
 use crate::qp::{QpAttr, QpInfo, QueuePair, Transport};
 
@@ -17,14 +17,28 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// For a log or a person, not for the data path: it asks the kernel several times.
     pub fn diagnose(&self, error: &WcError) -> Report {
-        let mut report = error.report();
+        let general = error.report();
         if error.qp_num != self.qp_num() {
+            let mut report = general;
             report.found(format!("it is not of this queue pair, {}", self.qp_num()));
             return report;
         }
-        if elements::can_be(error.status) && self.pd().context().session().is_ours() {
-            self.tell_memory(error, &mut report);
+        let mut report = Report::new(general.head());
+        for note in general.notes() {
+            if let Note::Meaning(text) = note {
+                report.meaning(text.as_str());
+            }
         }
+        let (mut steps, mut is_sure) = (Vec::new(), false);
+        if elements::can_be(error.status) && self.pd().context().session().is_ours() {
+            let (of_memory, sure) = self.tell_memory(error, &mut report);
+            steps.extend(of_memory.into_iter().map(str::to_owned));
+            is_sure = sure;
+        }
+        let is_unanswered = matches!(
+            error.status,
+            WcStatus::RetryExceeded | WcStatus::ResponseTimeout
+        );
         match self.query() {
             Ok(info) => {
                 tell(error.status, &info, &mut report);
@@ -42,6 +56,16 @@ impl<T: Transport> QueuePair<T> {
                 if info.path.port != 0 {
                     for finding in diagnose::path(self.pd().context(), &attr, Some(&info)) {
                         report.found(finding.to_string());
+                        if !is_unanswered {
+                            continue;
+                        }
+                        if let PathFinding::PortState { port, state } = finding {
+                            report.cause(format!(
+                                "port {port} is {state}: nothing leaves it, and no answer arrives"
+                            ));
+                            is_sure = true;
+                        }
+                        steps.extend(finding.next());
                     }
                 }
             }
@@ -49,19 +73,35 @@ impl<T: Transport> QueuePair<T> {
                 report.found(format!("the queue pair cannot be asked: {refusal}"));
             }
         }
+        for step in steps {
+            report.next(step);
+        }
+        // What usually is the cause would only lead away from what was found.
+        if !is_sure {
+            let explanation = error.status.explain();
+            for cause in explanation.causes {
+                report.cause(*cause);
+            }
+            // Which is what has just been done.
+            report.next(
+                explanation
+                    .next
+                    .replace(" (`QueuePair::diagnose` does)", ""),
+            );
+        }
         report
     }
 }
 
 impl<T: Transport> QueuePair<T> {
-    fn tell_memory(&self, error: &WcError, report: &mut Report) {
+    fn tell_memory(&self, error: &WcError, report: &mut Report) -> (Vec<&'static str>, bool) {
         let mut posted = self.inner.ops.posted(error.wr_id);
         if let Some(srq) = self.srq() {
             posted.extend(srq.inner.ops.posted(error.wr_id));
         }
         let pd = self.pd();
         let living = pd.context().living();
-        elements::tell(living, pd.inner.handle, error, &posted, report);
+        elements::tell(living, pd.inner.handle, error, &posted, report)
     }
 
     /// Which is legal, and more often a mistake.

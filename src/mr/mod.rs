@@ -273,6 +273,9 @@ impl<B: StableBytes> MemoryRegion<B> {
     /// it is in [`slice`](Self::slice): a request of no bytes can be made there, and any other is
     /// refused by this end's device.
     ///
+    /// Of a region without any REMOTE right the key is 0, which opens nothing: a peer that uses it is told
+    /// [`RemoteAccessError`](crate::WcStatus::RemoteAccessError).
+    ///
     /// # Errors
     /// [`RangeError`] if it is past the end.
     pub fn remote(&self, offset: usize) -> Result<RemoteAddr, RangeError> {

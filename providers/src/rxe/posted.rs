@@ -10,13 +10,14 @@ use std::mem::offset_of;
 
 use uverbs_abi::layout::rxe::{
     IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, IB_UVERBS_WR_RDMA_READ,
-    rxe_dma_info, rxe_recv_wqe, rxe_send_wqe, rxe_send_wr,
+    IB_UVERBS_WR_RDMA_WRITE, IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, rxe_dma_info, rxe_recv_wqe,
+    rxe_send_wqe, rxe_send_wr, rxe_wr_atomic, rxe_wr_rdma,
 };
 
 use super::wqe::{INLINE, RECV_HEAD, SEND_HEAD};
-use crate::contract::{Element, Posted};
+use crate::contract::{Element, Posted, Remote};
 use crate::shared::Filled;
-use crate::types::Lkey;
+use crate::types::{Lkey, Rkey};
 
 /// A 32-bit field of a slot.
 fn field<const HEAD: usize>(slot: &Filled<'_, HEAD>, at: usize) -> Option<u32> {
@@ -52,6 +53,7 @@ pub(super) fn receive(slot: &Filled<'_, RECV_HEAD>, wr_id: u64) -> Option<Posted
         is_receive: true,
         writes: true,
         elements: elements(slot, field(slot, at)?),
+        remote: None,
     })
 }
 
@@ -69,14 +71,43 @@ pub(super) fn send(slot: &Filled<'_, SEND_HEAD>, wr_id: u64) -> Option<Posted> {
     } else {
         0
     };
+    let is_atomic = [
+        IB_UVERBS_WR_ATOMIC_CMP_AND_SWP,
+        IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
+    ]
+    .contains(&opcode);
+    let is_plain = [
+        IB_UVERBS_WR_RDMA_READ,
+        IB_UVERBS_WR_RDMA_WRITE,
+        IB_UVERBS_WR_RDMA_WRITE_WITH_IMM,
+    ]
+    .contains(&opcode);
+    // The union's part is laid out by the operation.
+    let of = wr + offset_of!(rxe_send_wr, wr);
+    let place = |addr: usize, rkey: usize| {
+        Some(Remote {
+            addr: slot.word(of + addr)?,
+            rkey: Rkey(field(slot, of + rkey)?),
+            is_atomic,
+        })
+    };
+    let remote = if is_atomic {
+        place(
+            offset_of!(rxe_wr_atomic, remote_addr),
+            offset_of!(rxe_wr_atomic, rkey),
+        )
+    } else if is_plain {
+        place(
+            offset_of!(rxe_wr_rdma, remote_addr),
+            offset_of!(rxe_wr_rdma, rkey),
+        )
+    } else {
+        None
+    };
     Some(Posted {
         is_receive: false,
-        writes: [
-            IB_UVERBS_WR_RDMA_READ,
-            IB_UVERBS_WR_ATOMIC_CMP_AND_SWP,
-            IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
-        ]
-        .contains(&opcode),
+        writes: is_atomic || opcode == IB_UVERBS_WR_RDMA_READ,
         elements: elements(slot, number),
+        remote,
     })
 }
