@@ -217,9 +217,8 @@ static void number(unsigned long value)
 	say(digits + at, sizeof(digits) - at);
 }
 
-__attribute__((force_align_arg_pointer)) _Noreturn void _start(void)
+static void to_rts(void)
 {
-	unsigned long from = now(), to;
 	__u8 gid[16] = { 0 };
 	struct ib_uverbs_create_qp_resp qp;
 	__u32 pd;
@@ -235,11 +234,21 @@ __attribute__((force_align_arg_pointer)) _Noreturn void _start(void)
 	modify(qp.qp_handle, qp.qpn, RTR,
 	       AV | MTU | DEST_QPN | RQ_PSN | DEST_RD_ATOMIC | RNR_TIMER, gid);
 	modify(qp.qp_handle, qp.qpn, RTS, TIMEOUT | RETRY | RNR_RETRY | SQ_PSN | RD_ATOMIC, gid);
+}
+
+__attribute__((force_align_arg_pointer)) _Noreturn void _start(void)
+{
+	unsigned long from = now(), to, again;
+
+	to_rts();
 	call(__NR_getppid, 0, 0, 0, 0, 0, 0);
 	to = now();
+	to_rts();
+	again = now() - to;
 	say("rts", 3);
 	number(to);
 	number(to - from);
+	number(again);
 	say("\n", 1);
 	end(0);
 }

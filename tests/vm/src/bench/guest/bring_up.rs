@@ -33,14 +33,8 @@ const ONE_PROVIDER: &str = "rxe.driver";
 const LEAST: usize = 3;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
-    starts(budget, "exec_to_rts", "devices_to_rts")?;
-    with_one_provider(|| {
-        starts(
-            budget,
-            "exec_to_rts_one_provider",
-            "devices_to_rts_one_provider",
-        )
-    })??;
+    starts(budget, "")?;
+    with_one_provider(|| starts(budget, "_one_provider"))??;
     objects()?;
     on_one_processor(|| {
         ["pd", "mr", "cq", "qp"]
@@ -54,10 +48,11 @@ fn record(row: impl Into<String>, unit: &str) -> Record {
     Record::new(Group::BringUp, row, Form::Shared, unit)
 }
 
-/// System calls and time up to RTS, from exec on and from the list of devices on.
-fn starts(budget: Budget, from_exec: &str, from_devices: &str) -> Result<(), Failure> {
-    progress(from_exec);
-    let mut row = record(format!("{from_exec}_system_calls"), "calls");
+/// System calls and time up to RTS, from exec on and from the list of devices on; and the latter once more
+/// in the same process, which then has all its code and memory.
+fn starts(budget: Budget, how: &str) -> Result<(), Failure> {
+    progress(format_args!("exec_to_rts{how}"));
+    let mut row = record(format!("exec_to_rts{how}_system_calls"), "calls");
     let calls = |program: &str| {
         let calls = trace::system_calls(program, &["bring-up"])?;
         Ok::<_, Failure>(Summary::exact(precise(calls)))
@@ -68,22 +63,24 @@ fn starts(budget: Budget, from_exec: &str, from_devices: &str) -> Result<(), Fai
     tell(&row)?;
 
     let programs = [Side::C.program(), Side::Rust.program(), C_LIMIT];
-    let mut whole = [const { Vec::new() }; 3];
-    let mut part = [const { Vec::new() }; 3];
+    let mut taken = [const { [const { Vec::new() }; 3] }; 3];
     // The queue pairs, last of all, take most of the time.
     let time = Budget::of(budget.left() / 8);
-    for taken in 0..STARTS {
-        if taken >= LEAST && time.is_spent() {
+    for turn in 0..STARTS {
+        if turn >= LEAST && time.is_spent() {
             break;
         }
-        for ((program, whole), part) in programs.iter().zip(&mut whole).zip(&mut part) {
-            let (exec, devices) = start(program)?;
-            whole.push(exec);
-            part.push(devices);
+        for (side, program) in programs.iter().enumerate() {
+            for (taken, nanoseconds) in taken.iter_mut().zip(start(program)?) {
+                taken[side].push(nanoseconds);
+            }
         }
     }
-    for (name, [c, rust, limit]) in [(from_exec, whole), (from_devices, part)] {
-        let mut row = record(name, "µs");
+    for (name, [c, rust, limit]) in ["exec_to_rts", "devices_to_rts", "to_rts_again"]
+        .into_iter()
+        .zip(taken)
+    {
+        let mut row = record(format!("{name}{how}"), "µs");
         row.c = Summary::of_numbers(&c, 1000.0);
         row.rust = Summary::of_numbers(&rust, 1000.0);
         row.limit = Summary::of_numbers(&limit, 1000.0).map(|limit| limit.median);
@@ -92,17 +89,17 @@ fn starts(budget: Budget, from_exec: &str, from_devices: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// Starts a program once; gives the nanoseconds from before its exec, and from where it begins to look
-/// for the device.
-fn start(program: &str) -> Result<(u64, u64), Failure> {
+/// Starts a program once; gives the nanoseconds from before its exec, from where it begins to look for the
+/// device, and of the second time.
+fn start(program: &str) -> Result<[u64; 3], Failure> {
     let before = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
     let output = Command::new(program).arg("bring-up").output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let (name, times) = parse(&said).map_err(|e| format!("{program}: {e}"))?;
     match (name.as_str(), times.as_slice()) {
-        ("rts", [end, since_devices]) => {
+        ("rts", [end, since_devices, again]) => {
             let before = u64::try_from(Duration::from(before).as_nanos())?;
-            Ok((end.saturating_sub(before), *since_devices))
+            Ok([end.saturating_sub(before), *since_devices, *again])
         }
         _ => Err(format!("{program}: {said:?} is no answer").into()),
     }
