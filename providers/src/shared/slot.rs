@@ -208,7 +208,7 @@ impl<const HEAD: usize> Filled<'_, HEAD> {
     }
 
     /// Copies the 8-byte word at byte `at` of the slot out, if it is in the slot and begins at a multiple
-    /// of 8. For errors: what the compiler can check, [`SharedQueue::copy_word`] reads.
+    /// of 8. For errors: what the compiler can check, [`View::copy_word`](super::View::copy_word) reads.
     #[must_use]
     pub fn word(&self, at: usize) -> Option<u64> {
         if !at.is_multiple_of(WORD) || at > self.len - WORD {
