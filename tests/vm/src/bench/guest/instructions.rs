@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 5;
 const OUTPUT: &str = "/run/uverbs-bench-output";
 
 /// Each row, and the requests that one call carries.
-const ROWS: [(&str, u32); 8] = [
+pub(super) const ROWS: [(&str, u32); 8] = [
     ("post_send_write_64", 1),
     ("post_send_inline_32", 1),
     ("post_send_batch16", 16),

@@ -7,24 +7,14 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use super::instructions::{REPEATS, counted, on_processors, regions};
+use super::instructions::{REPEATS, ROWS, counted, on_processors, regions};
 use super::size::{Waiting, held};
 use super::{Failure, progress, tell};
 use crate::bench::stats::precise;
 use crate::bench::{C_TWIN, CRATES, Form, Group, RUST_PEERS, Record, Summary};
 
-/// Each row, and the requests that one call carries.
-const ROWS: [(&str, u32); 9] = [
-    ("post_send_send_64", 1),
-    ("post_send_write_64", 1),
-    ("post_send_inline_32", 1),
-    ("post_send_batch16", 16),
-    ("post_recv_1", 1),
-    ("post_recv_batch16", 16),
-    ("poll_1", 1),
-    ("poll_16", 16),
-    ("poll_empty", 1),
-];
+/// The row that only these programs have, beside those of [`ROWS`], as there.
+const SEND: (&str, u32) = ("post_send_send_64", 1);
 
 /// Who is counted: the crate, its form as the program calls it, and the form of the record.
 const WHO: [(&str, &str, &str, Form); 5] = [
@@ -54,7 +44,7 @@ pub(super) fn run() -> Result<(), Failure> {
         }
     }
     on_processors(1)?;
-    for (row, batch) in ROWS {
+    for (row, batch) in [SEND].into_iter().chain(ROWS) {
         progress(format_args!("{row}, C"));
         let c = counted(C_TWIN, row, "shared", batch)?;
         for (who, name, form, shown) in WHO {
