@@ -2,7 +2,8 @@
 //!
 //! Must never be loosened for a machine: a goal that is missed is shown as missed.
 
-use super::record::{Form, Group, Record};
+use super::interval::Interval;
+use super::record::{COUNTED, Form, Group, Record};
 
 /// What a row should reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,12 +12,12 @@ pub enum Goal {
     Ratio(f64),
     /// Rust's own number, at most.
     Most(f64),
-    /// Neither the median nor the least behind C's by more than the measurement's own noise.
+    /// Neither the median nor the least is known to be behind C's: 1 is within the interval, or Rust is ahead.
     NotBehind,
 }
 
-/// Where one's own turns differ by more than this, a row tells nothing of who is behind.
-const NOISE_LIMIT: f64 = 0.25;
+/// Where a ratio may be wrong by more than this, a row tells nothing of who is behind.
+const DOUBT_LIMIT: f64 = 0.25;
 
 impl Goal {
     /// The goal of a row, if it has one.
@@ -35,6 +36,9 @@ impl Goal {
             })),
             (Group::Traffic, _) if record.c.is_some() => Some(Self::NotBehind),
             (Group::BringUp, _) => match row {
+                _ if row.starts_with("create_") || row.starts_with("destroy_") => {
+                    (record.unit != COUNTED).then_some(Self::NotBehind)
+                }
                 "exec_to_rts_system_calls" => Some(Self::Most(40.0)),
                 "exec_to_rts" => Some(Self::Ratio(0.2)),
                 _ => None,
@@ -55,10 +59,12 @@ impl Goal {
             Self::Ratio(most) => Some(record.ratio()? <= most),
             Self::Most(most) => Some(record.rust?.median <= most),
             Self::NotBehind => {
-                let noise = record.noise.unwrap_or(0.0);
-                let most = 1.0 + noise;
-                (noise <= NOISE_LIMIT).then_some(())?;
-                Some(record.ratio()? <= most && record.ratio_of_least()? <= most)
+                let within = [record.medians_within?, record.least_within?];
+                let known = |within: &Interval| within.doubt().is_some_and(|d| d <= DOUBT_LIMIT);
+                within
+                    .iter()
+                    .all(known)
+                    .then(|| within.iter().all(|within| within.low <= 1.0))
             }
         }
     }
@@ -104,14 +110,23 @@ mod tests {
         };
         assert_eq!(judged(&calls(40.0)), Some(true));
         assert_eq!(judged(&calls(41.0)), Some(false));
+        let between = |low, high| Some(Interval { low, high });
         let mut latency = record(Group::Traffic, "x", Form::Shared, 100.0, 104.0);
+        assert_eq!(judged(&latency), None);
+        latency.medians_within = between(1.02, 1.06);
+        assert_eq!(judged(&latency), None);
+        latency.least_within = between(0.9, 0.95);
         assert_eq!(judged(&latency), Some(false));
-        latency.noise = Some(0.05);
+        latency.medians_within = between(0.99, 1.09);
         assert_eq!(judged(&latency), Some(true));
-        latency.noise = Some(0.3);
+        latency.least_within = between(1.01, 1.02);
+        assert_eq!(judged(&latency), Some(false));
+        latency.least_within = between(0.7, 1.2);
         assert_eq!(judged(&latency), None);
-        latency.noise = None;
-        latency.rust = None;
-        assert_eq!(judged(&latency), None);
+        let mut counted = record(Group::BringUp, "create_pd", Form::Shared, 100.0, 200.0);
+        COUNTED.clone_into(&mut counted.unit);
+        assert_eq!(Goal::of(&counted), None);
+        counted.unit = "µs".to_owned();
+        assert_eq!(Goal::of(&counted), Some(Goal::NotBehind));
     }
 }

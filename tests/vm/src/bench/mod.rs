@@ -6,10 +6,12 @@
 
 pub mod goal;
 pub mod guest;
+pub mod interval;
 pub mod record;
 pub mod stats;
 pub mod table;
 
+pub use interval::Interval;
 pub use record::{Form, Group, Record};
 pub use stats::Summary;
 

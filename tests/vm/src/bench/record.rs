@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::interval::Interval;
 use super::stats::Summary;
 
 /// A part of the bench that can be asked for alone.
@@ -104,8 +105,10 @@ pub struct Record {
     pub rust: Option<Summary>,
     /// What is left with nothing around the work itself: no library, no checks.
     pub limit: Option<f64>,
-    /// By how much two halves of the very same measurement differ, C's or Rust's: 0.05 for 5 %.
-    pub noise: Option<f64>,
+    /// How well the ratio of medians is known, by turns that stood side by side.
+    pub medians_within: Option<Interval>,
+    /// The same of the least values.
+    pub least_within: Option<Interval>,
 }
 
 impl Record {
@@ -119,7 +122,8 @@ impl Record {
             c: None,
             rust: None,
             limit: None,
-            noise: None,
+            medians_within: None,
+            least_within: None,
         }
     }
 
@@ -127,16 +131,14 @@ impl Record {
     pub fn ratio(&self) -> Option<f64> {
         ratio(self.rust?.median, self.c?.median)
     }
-
-    /// Rust's least over C's.
-    pub fn ratio_of_least(&self) -> Option<f64> {
-        ratio(self.rust?.min, self.c?.min)
-    }
 }
 
 fn ratio(rust: f64, c: f64) -> Option<f64> {
     (c > 0.0).then_some(rust / c)
 }
+
+/// The unit of what is counted one by one.
+pub const COUNTED: &str = "instructions";
 
 /// First word of a record's line.
 const TAG: &str = "record";
@@ -153,7 +155,8 @@ impl fmt::Display for Record {
             optional(self.c.map(|s| s.to_string())),
             optional(self.rust.map(|s| s.to_string())),
             optional(self.limit.map(|x| x.to_string())),
-            optional(self.noise.map(|x| x.to_string())),
+            optional(self.medians_within.map(|x| x.to_string())),
+            optional(self.least_within.map(|x| x.to_string())),
         ];
         f.write_str(&words.join("\t"))
     }
@@ -164,7 +167,7 @@ impl FromStr for Record {
 
     fn from_str(line: &str) -> Result<Self, String> {
         let words: Vec<&str> = line.split('\t').collect();
-        let [TAG, group, row, form, unit, c, rust, limit, noise] = words.as_slice() else {
+        let [TAG, group, row, form, unit, c, rust, limit, medians, least] = words.as_slice() else {
             return Err(format!("{line:?} is no record"));
         };
         let number = |text: &str| {
@@ -183,7 +186,8 @@ impl FromStr for Record {
             c: given(c).map(str::parse).transpose()?,
             rust: given(rust).map(str::parse).transpose()?,
             limit: given(limit).map(number).transpose()?,
-            noise: given(noise).map(number).transpose()?,
+            medians_within: given(medians).map(str::parse).transpose()?,
+            least_within: given(least).map(str::parse).transpose()?,
         })
     }
 }
@@ -203,7 +207,10 @@ mod tests {
         record.c = Summary::of(&[2.0, 4.0]);
         record.rust = Some(Summary::exact(1.0));
         record.limit = Some(0.5);
-        record.noise = Some(0.01);
+        record.medians_within = Some(Interval {
+            low: 0.49,
+            high: 0.52,
+        });
         assert_eq!(record.to_string().parse(), Ok(record.clone()));
         assert_eq!(record.ratio(), Some(0.5));
         record.c = Some(Summary::exact(0.0));
@@ -218,11 +225,12 @@ mod tests {
         for line in [
             "",
             "record",
-            "record\tspeed\tx\tshared\tns\t-\t-\t-\t-",
-            "record\tevents\tx\tmine\tns\t-\t-\t-\t-",
-            "record\tevents\tx\tshared\tns\t1\t-\t-\t-",
-            "record\tevents\tx\tshared\tns\t-\t-\tinf\t-",
-            "recorder\tevents\tx\tshared\tns\t-\t-\t-\t-",
+            "record\tspeed\tx\tshared\tns\t-\t-\t-\t-\t-",
+            "record\tevents\tx\tmine\tns\t-\t-\t-\t-\t-",
+            "record\tevents\tx\tshared\tns\t1\t-\t-\t-\t-",
+            "record\tevents\tx\tshared\tns\t-\t-\t-\t0.5\t-",
+            "record\tevents\tx\tshared\tns\t-\t-\tinf\t-\t-",
+            "recorder\tevents\tx\tshared\tns\t-\t-\t-\t-\t-",
         ] {
             assert!(line.parse::<Record>().is_err(), "{line}");
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::goal::Goal;
+use super::interval::Interval;
 use super::record::{Group, Record};
 use super::stats::Summary;
 
@@ -35,13 +36,13 @@ pub fn markdown(machine: &Machine, records: &[Record]) -> String {
         let _ = write!(
             page,
             "\n## {}\n\n| row | form | unit | C min / median / p99 | Rust min / median / p99 | ratio \
-             | limit | noise | goal |\n|---|---|---|---:|---:|---:|---:|---:|---|\n",
+             | 99 % of medians | of least | limit | goal |\n|---|---|---|---:|---:|---:|---:|---:|---:|---|\n",
             group.name()
         );
         for record in rows {
             let _ = writeln!(
                 page,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 record.row,
                 record.form.name(),
                 record.unit,
@@ -50,10 +51,9 @@ pub fn markdown(machine: &Machine, records: &[Record]) -> String {
                 record
                     .ratio()
                     .map_or_else(String::new, |r| format!("{r:.2}")),
+                within(record.medians_within),
+                within(record.least_within),
                 record.limit.map_or_else(String::new, number),
-                record
-                    .noise
-                    .map_or_else(String::new, |n| format!("{:.0} %", n * 100.0)),
                 goal(record)
             );
         }
@@ -87,6 +87,10 @@ fn summary(summary: Option<Summary>) -> String {
     }
 }
 
+fn within(interval: Option<Interval>) -> String {
+    interval.map_or_else(String::new, |i| format!("{:.2}–{:.2}", i.low, i.high))
+}
+
 /// Three digits that count, and no more.
 fn number(x: f64) -> String {
     if x.fract() == 0.0 || x.abs() >= 100.0 {
@@ -111,8 +115,14 @@ pub fn json(machine: &Machine, records: &[Record]) -> String {
             ("unit", quoted(&record.unit)),
             ("group", quoted(record.group.name())),
             ("limit", optional(record.limit)),
-            ("noise", optional(record.noise)),
         ];
+        for (names, within) in [
+            (["ratio_low", "ratio_high"], record.medians_within),
+            (["ratio_least_low", "ratio_least_high"], record.least_within),
+        ] {
+            fields.push((names[0], optional(within.map(|w| w.low))));
+            fields.push((names[1], optional(within.map(|w| w.high))));
+        }
         for (names, side) in [
             (["c_min", "c_p99"], record.c),
             (["rust_min", "rust_p99"], record.rust),
@@ -189,6 +199,10 @@ mod tests {
         counted.limit = Some(5.0);
         let mut timed = Record::new(Group::Traffic, "latency_write_64", Form::Shared, "ns");
         timed.c = Summary::of(&[10.0, 12.5, 200.0]);
+        timed.medians_within = Some(Interval {
+            low: 0.951,
+            high: 1.049,
+        });
         (machine, vec![counted, timed])
     }
 
@@ -199,10 +213,9 @@ mod tests {
         assert!(page.contains("## instructions"));
         assert!(page.contains("## traffic"));
         assert!(!page.contains("## events"));
-        let row =
-            "| poll_empty | exclusive | instructions | 48 | 12 | 0.25 | 5 |  | ratio ≤ 0.25: met |";
+        let row = "| poll_empty | exclusive | instructions | 48 | 12 | 0.25 |  |  | 5 | ratio ≤ 0.25: met |";
         assert!(page.lines().any(|l| l == row), "{page}");
-        let row = "| latency_write_64 | shared | ns | 10 / 12.5 / 200 |  |  |  |  | not behind: not measured |";
+        let row = "| latency_write_64 | shared | ns | 10 / 12.5 / 200 |  |  | 0.95–1.05 |  |  | not behind: not measured |";
         assert!(page.lines().any(|l| l == row), "{page}");
     }
 

@@ -8,19 +8,22 @@ use std::time::Duration;
 use nix::sys::personality::{self, Persona};
 use nix::time::{ClockId, clock_gettime};
 
+use super::alone::settle;
 use super::groups::put_back;
 use super::instructions::{median, on_one_processor, regions};
 use super::trace;
+use super::turns::{Turns, in_turn};
 use super::twin::{Answer, Side, Twin, numbers, parse};
 use super::{Budget, Failure, progress, tell};
+use crate::bench::record::COUNTED;
 use crate::bench::stats::precise;
 use crate::bench::{C_LIMIT, Form, Group, Record, Summary};
 
-/// How often each twin is started.
-const STARTS: usize = 15;
+/// How often each twin is started, where there is time for it.
+const STARTS: usize = 25;
 /// Objects made in one turn, and turns.
-const OBJECTS: usize = 40;
-const ROUNDS: usize = 3;
+const OBJECTS: usize = 20;
+const ROUNDS: usize = 40;
 /// Queue pairs that live at the same time.
 const MANY: u64 = 10_000;
 
@@ -30,13 +33,13 @@ const PROVIDERS: &str = "/etc/libibverbs.d";
 const ASIDE: &str = "/etc/libibverbs.d.aside";
 const ONE_PROVIDER: &str = "rxe.driver";
 
-/// Of each kind of sample at least so many are taken, however little time is left.
-const LEAST: usize = 3;
+/// So many turns there are however little time is left: enough for an interval.
+const LEAST_ROUNDS: usize = 8;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
     starts(budget, "")?;
     with_one_provider(|| starts(budget, "_one_provider"))??;
-    objects()?;
+    on_one_processor(|| objects(Budget::of(budget.left() / 4)))?;
     on_one_processor(|| {
         ["pd", "mr", "cq", "qp"]
             .into_iter()
@@ -83,25 +86,23 @@ fn at_fixed_addresses<T>(run: impl FnOnce() -> T) -> Result<T, Failure> {
 }
 
 fn timed_starts(time: Budget, how: &str) -> Result<(), Failure> {
-    let programs = [Side::C.program(), Side::Rust.program(), C_LIMIT];
-    let mut taken = [const { [const { Vec::new() }; 3] }; 3];
+    let mut rows = ["exec_to_rts", "devices_to_rts", "to_rts_again"]
+        .map(|name| (name, Turns::default(), Vec::new()));
     for turn in 0..STARTS {
-        if turn >= LEAST && time.is_spent() {
+        if turn >= LEAST_ROUNDS && time.is_spent() {
             break;
         }
-        for (side, program) in programs.iter().enumerate() {
-            for (taken, nanoseconds) in taken.iter_mut().zip(start(program)?) {
-                taken[side].push(nanoseconds);
-            }
+        let of_c = start(Side::C.program())?;
+        let of_rust = start(Side::Rust.program())?;
+        let of_none = start(C_LIMIT)?;
+        for (i, (_, turns, limit)) in rows.iter_mut().enumerate() {
+            turns.push(&[of_c[i]], &[of_rust[i]]);
+            limit.push(of_none[i]);
         }
     }
-    for (name, [c, rust, limit]) in ["exec_to_rts", "devices_to_rts", "to_rts_again"]
-        .into_iter()
-        .zip(taken)
-    {
+    for (name, turns, limit) in rows {
         let mut row = record(format!("{name}{how}"), "µs");
-        row.c = Summary::of_numbers(&c, 1000.0);
-        row.rust = Summary::of_numbers(&rust, 1000.0);
+        turns.tell(&mut row, 1000.0);
         row.limit = Summary::of_numbers(&limit, 1000.0).map(|limit| limit.median);
         tell(&row)?;
     }
@@ -142,8 +143,9 @@ pub(super) fn all_providers_again() -> Result<(), Failure> {
     put_back(ASIDE, PROVIDERS)
 }
 
-fn objects() -> Result<(), Failure> {
+fn objects(time: Budget) -> Result<(), Failure> {
     let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
+    settle(&twins);
     for (name, what, bytes) in [
         ("pd", "pd", 0),
         ("mr_4096", "mr", 4096),
@@ -153,20 +155,21 @@ fn objects() -> Result<(), Failure> {
         ("qp", "qp", 0),
     ] {
         progress(format_args!("create and destroy {name}"));
-        let mut samples = [Answer::new(), Answer::new()];
-        for _ in 0..ROUNDS {
-            for (twin, samples) in twins.iter_mut().zip(&mut samples) {
-                let answer = twin.ask(&format!("make {what} {OBJECTS} {bytes}"))?;
-                for (name, numbers) in answer {
-                    samples.entry(name).or_default().extend(numbers);
-                }
+        let mut verbs = ["create", "destroy"].map(|verb| (verb, Turns::default()));
+        for round in 0..ROUNDS {
+            if round >= LEAST_ROUNDS && round % 2 == 0 && time.is_spent() {
+                break;
+            }
+            let [c, rust] = in_turn(&mut twins, round, |twin| {
+                twin.ask(&format!("make {what} {OBJECTS} {bytes}"))
+            })?;
+            for (verb, turns) in &mut verbs {
+                turns.push(&numbers(&c, verb)?, &numbers(&rust, verb)?);
             }
         }
-        let [c, rust] = &samples;
-        for verb in ["create", "destroy"] {
+        for (verb, turns) in verbs {
             let mut row = record(format!("{verb}_{name}"), "µs");
-            row.c = Summary::of_numbers(&numbers(c, verb)?, 1000.0);
-            row.rust = Summary::of_numbers(&numbers(rust, verb)?, 1000.0);
+            turns.tell(&mut row, 1000.0);
             tell(&row)?;
         }
     }
@@ -193,7 +196,7 @@ fn objects_counted(what: &str) -> Result<(), Failure> {
         ("create", c_create, rust_create),
         ("destroy", c_destroy, rust_destroy),
     ] {
-        let mut row = record(format!("{verb}_{what}_instructions"), "instructions");
+        let mut row = record(format!("{verb}_{what}_instructions"), COUNTED);
         row.c = Some(Summary::exact(c));
         row.rust = Some(Summary::exact(rust));
         tell(&row)?;

@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use super::alone::{on_one_processor, settle};
 use super::instructions::{median, regions};
+use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
 use crate::bench::{Form, Group, Record, Summary};
@@ -15,8 +17,8 @@ const THOUSAND_LIMIT: Duration = Duration::from_millis(1_200);
 /// Beyond these, instructions are counted no more: each count makes all objects anew.
 const COUNTED: [u32; 2] = [1, 1_000];
 /// Events of one turn, and turns.
-const EVENTS: usize = 60;
-const ROUNDS: usize = 3;
+const EVENTS: usize = 20;
+const ROUNDS: usize = 20;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
     // Each queue is a mapping of its own, and 65,530 are allowed otherwise.
@@ -28,7 +30,9 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
         row.rust = Some(counted(Side::Rust, live)?);
         tell(&row)?;
     }
+    on_one_processor();
     let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
+    settle(&twins);
     let mut slow = false;
     for mut live in LIVE {
         if slow && live > FEWER {
@@ -38,24 +42,24 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
             live = FEWER;
         }
         let mut row = record(format!("event_{live}_live"), "ns");
-        let mut samples = (Vec::new(), Vec::new());
+        let mut turns = Turns::default();
         for round in 0..ROUNDS {
             if round > 0 && budget.is_spent() {
                 break;
             }
-            for (side, twin) in Side::BOTH.into_iter().zip(&mut twins) {
-                progress(format_args!("{live} alive, {}", side.name()));
+            let [c, rust] = in_turn(&mut twins, round, |twin| {
+                // Only making them takes long, which is in the first round.
+                if round == 0 {
+                    progress(format_args!("{live} alive, {}", twin.side().name()));
+                }
                 let start = Instant::now();
                 let times = numbers(&twin.ask(&format!("events {live} {EVENTS}"))?, "ns")?;
                 slow |= live == 1_000 && start.elapsed() > THOUSAND_LIMIT;
-                match side {
-                    Side::C => samples.0.extend(times),
-                    Side::Rust => samples.1.extend(times),
-                }
-            }
+                Ok(times)
+            })?;
+            turns.push(&c, &rust);
         }
-        row.c = Summary::of_numbers(&samples.0, 1.0);
-        row.rust = Summary::of_numbers(&samples.1, 1.0);
+        turns.tell(&mut row, 1.0);
         tell(&row)?;
     }
     progress("ending, with all that is alive");

@@ -13,6 +13,7 @@ mod rust_peers;
 mod size;
 mod trace;
 mod traffic;
+mod turns;
 mod twin;
 
 use std::ffi::OsString;

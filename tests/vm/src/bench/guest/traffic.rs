@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use super::alone::{on_one_processor, settle};
+use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
-use crate::bench::stats::precise;
 use crate::bench::{Form, Group, Record, Summary};
 
 /// Turns of each twin in each row, where there is time for them; many and short, so that what else the
 /// machine does meanwhile falls on both alike.
-const ROUNDS: usize = 40;
-/// However little time there is: each twin goes first twice, and last twice.
-const LEAST_ROUNDS: usize = 4;
+const ROUNDS: usize = 100;
+/// However little time there is: enough for an interval, and each twin goes first as often as last.
+const LEAST_ROUNDS: usize = 8;
 /// Of so many rounds, one has a turn of what is bare.
 const BARE_EVERY: usize = 4;
 /// How long one turn may take, in milliseconds; one sample is taken in any case.
 const TURN_MS: u64 = 20;
 /// How long all rows may take, even where there is more time.
-const MOST: Duration = Duration::from_secs(200);
+const MOST: Duration = Duration::from_secs(400);
 
 const SIZES: [u32; 6] = [2, 64, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 
@@ -112,10 +112,8 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
 }
 
 fn measure(twins: &mut [Twin; 2], row: &Row, time: Budget) -> Result<Record, Failure> {
-    let [c, rust] = twins;
-    let mut samples = (Vec::new(), Vec::new(), Vec::new());
-    // Each one's turns, split in two: what these differ by is neither C's nor Rust's doing.
-    let mut halves = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
+    let mut turns = Turns::default();
+    let mut bare = Vec::new();
     for round in 0..ROUNDS {
         if round >= LEAST_ROUNDS && round % 2 == 0 && time.is_spent() {
             break;
@@ -126,41 +124,16 @@ fn measure(twins: &mut [Twin; 2], row: &Row, time: Budget) -> Result<Record, Fai
             numbers(&twin.ask(&format!("{command} {form}"))?, "ns")
         };
         let form = row.form.name();
-        let (of_c, of_rust);
-        // Neither always goes first.
-        if round % 2 == 0 {
-            of_c = of(c, form)?;
-            of_rust = of(rust, form)?;
-        } else {
-            of_rust = of(rust, form)?;
-            of_c = of(c, form)?;
-        }
+        let [of_c, of_rust] = in_turn(twins, round, |twin| of(twin, form))?;
         if row.bare && round % BARE_EVERY == 0 {
-            samples.2.extend(of(c, "bare")?);
+            bare.extend(of(&mut twins[0], "bare")?);
         }
-        for ((even, odd), turn) in halves.iter_mut().zip([&of_c, &of_rust]) {
-            let half = if round % 2 == 0 { even } else { odd };
-            half.extend_from_slice(turn);
-        }
-        samples.0.extend(of_c);
-        samples.1.extend(of_rust);
+        turns.push(&of_c, &of_rust);
     }
     let mut record = Record::new(Group::Traffic, &row.name, row.form, "ns");
-    record.c = Summary::of_numbers(&samples.0, 1.0);
-    record.rust = Summary::of_numbers(&samples.1, 1.0);
-    record.limit = Summary::of_numbers(&samples.2, 1.0).map(|s| s.median);
-    let [of_c, of_rust] = halves.map(|(even, odd)| noise(&even, &odd));
-    record.noise = of_c.zip(of_rust).map(|(c, rust)| c.max(rust));
+    turns.tell(&mut record, 1.0);
+    record.limit = Summary::of_numbers(&bare, 1.0).map(|s| s.median);
     Ok(record)
-}
-
-/// By how much the medians of two samplings of the same thing differ, or their least values if
-/// those differ more.
-pub(super) fn noise(one: &[u64], other: &[u64]) -> Option<f64> {
-    let floats = |all: &[u64]| all.iter().map(|n| precise(*n)).collect::<Vec<_>>();
-    let (one, other) = (Summary::of(&floats(one))?, Summary::of(&floats(other))?);
-    let apart = |a: f64, b: f64| (a.min(b) > 0.0).then(|| a.max(b) / a.min(b) - 1.0);
-    Some(apart(one.median, other.median)?.max(apart(one.min, other.min)?))
 }
 
 #[cfg(test)]
@@ -177,13 +150,5 @@ mod tests {
         assert_eq!(names.len(), rows.len());
         assert!(names.contains("latency_event_read_1048576"));
         assert!(names.contains("rate_atomic_8"));
-    }
-
-    #[test]
-    fn noise_is_what_equals_differ_by() {
-        let apart = noise(&[100, 100, 100], &[110, 110, 110]);
-        assert!(apart.is_some_and(|x| (x - 0.1).abs() < 1e-9));
-        assert_eq!(noise(&[5, 6], &[5, 6]), Some(0.0));
-        assert_eq!(noise(&[], &[1]), None);
     }
 }
