@@ -4,6 +4,7 @@
 //! and say numbers; the controller in [`guest`] tells them, in turn, and makes a [`Record`] of each row;
 //! the host puts the records into a table. Must never compare numbers of two boots.
 
+pub mod clock;
 pub mod goal;
 pub mod guest;
 pub mod interval;
@@ -11,6 +12,7 @@ pub mod record;
 pub mod stats;
 pub mod table;
 
+pub use clock::Clock;
 pub use interval::Interval;
 pub use record::{Form, Group, Record};
 pub use stats::Summary;
@@ -23,6 +25,8 @@ pub const C_TWIN: &str = "/bench/c-twin";
 pub const C_LIMIT: &str = "/bench/c-limit";
 /// The Rust twin.
 pub const RUST_TWIN: &str = "/bench/rust-twin";
+/// The bring-up of the Rust twin, without the standard library's start.
+pub const RUST_NO_MAIN: &str = "/bench/rust-no-main";
 /// The ping-pong of this workspace.
 pub const RUST_PINGPONG: &str = "/bench/rust-pingpong";
 /// rdma-core's ping-pong.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use super::accel::Accel;
 use super::build;
 use super::cache::Cache;
 use super::cli::{MACHINE, prepare};
@@ -19,8 +20,9 @@ use super::report::{Doing, Problem, say};
 use super::rust_peers;
 use super::session::{Guest, Next};
 use super::twins;
+use crate::bench::clock::{Clock, VARIABLE};
 use crate::bench::table::{Machine, json, markdown};
-use crate::bench::{C_LIMIT, C_TWIN, Group, RUST_PINGPONG, RUST_TWIN, Record};
+use crate::bench::{C_LIMIT, C_TWIN, Group, RUST_NO_MAIN, RUST_PINGPONG, RUST_TWIN, Record};
 use crate::guest::BENCH_ARG;
 use crate::protocol::{Job, ToGuest, ToHost};
 
@@ -74,7 +76,7 @@ fn in_guest(
     // What may be missing comes before what takes long.
     let c = twins::c_twin(cache)?;
     let limit = twins::c_limit(cache)?;
-    let [rust, pingpong] = build::bench_programs()?;
+    let [rust, no_main, pingpong] = build::bench_programs()?;
     let guest_program = build::guest_program(kernel.arch, false)?;
     let mut tree = Tree::default();
     twins::gather(cache, &mut tree)?;
@@ -82,6 +84,7 @@ fn in_guest(
         (C_TWIN, c),
         (C_LIMIT, limit),
         (RUST_TWIN, rust),
+        (RUST_NO_MAIN, no_main),
         (RUST_PINGPONG, pingpong),
     ] {
         let content = fs::read(&file).doing(|| format!("reading {}", file.display()))?;
@@ -99,19 +102,27 @@ fn in_guest(
             kernel,
             initrd,
             smp: options.vm.smp,
+            clock: options.clock,
             mem: options.vm.mem,
             share: None,
         },
         &folder,
     )?;
+    let clock = match guest.accel {
+        Accel::Kvm => Clock::Host,
+        Accel::Tcg => options.clock,
+    };
     let machine = Machine {
         kernel: guest.release.clone(),
-        cpu: format!(
-            "{}, {}, {} in the guest",
-            cpu(),
-            guest.accel,
-            options.vm.smp
-        ),
+        cpu: match clock {
+            Clock::Host => format!(
+                "{}, {}, {} in the guest",
+                cpu(),
+                guest.accel,
+                options.vm.smp
+            ),
+            Clock::Instructions => format!("emulated, one processor; {clock}"),
+        },
         commit: commit(),
         c: format!("rdma-core {}", twins::rdma_core(cache)),
     };
@@ -121,7 +132,10 @@ fn in_guest(
             .into_iter()
             .chain(groups)
             .collect(),
-        env: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec()],
+        env: vec![
+            b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec(),
+            format!("{VARIABLE}={}", clock.name()).into_bytes(),
+        ],
     };
     let (records, status) = measure(&mut guest, job, options)?;
     Ok((machine, records, status))

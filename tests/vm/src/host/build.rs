@@ -128,9 +128,10 @@ fn for_guest(arch: Arch, what: &[&str], name: &str, offline: bool) -> Result<Pat
     Ok(folder.join(target).join("guest"))
 }
 
-/// Builds what the bench looks at: the Rust twin as a user builds a release, and the ping-pong as one
+/// Builds what the bench looks at: the Rust twin and the bring-up without the standard library's start as a
+/// user builds a release, and the ping-pong as one
 /// builds what is to be small (`docs/performance.md`, "A small program").
-pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
+pub fn bench_programs() -> Result<[PathBuf; 3], Problem> {
     let small = [
         "-C",
         "relocation-model=static",
@@ -141,6 +142,7 @@ pub fn bench_programs() -> Result<[PathBuf; 2], Problem> {
     ];
     Ok([
         bench_program("uverbs-twin", "release", &[])?,
+        bench_program("uverbs-no-main", "release", &[])?,
         bench_program("uverbs-pingpong", "small", &small)?,
     ])
 }

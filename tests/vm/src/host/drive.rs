@@ -16,6 +16,7 @@ use super::peers;
 use super::qemu::{self, Machine};
 use super::report::{Doing, Problem, say};
 use super::session::{Guest, Next};
+use crate::bench::Clock;
 use crate::cases::{Case, Report};
 use crate::guest::kmsg::is_complaint;
 use crate::guest::modules::TEST_FOLDER;
@@ -113,6 +114,7 @@ fn prepare(plan: &Plan, peers: bool) -> Result<(Machine, RunFolder), Problem> {
         kernel: plan.kernel.clone(),
         initrd,
         smp: 2,
+        clock: Clock::Host,
         mem: 1024,
         share: None,
     };

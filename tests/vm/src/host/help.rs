@@ -91,8 +91,8 @@ example:
 ";
 
 const BENCH: &str = "\
-cargo vm bench [--only GROUP,…] [--json FILE] [--markdown FILE] [--kernel LINE] [--smp N] [--mem MIB]
-               [--timeout S] [--console FILE]
+cargo vm bench [--only GROUP,…] [--json FILE] [--markdown FILE] [--clock host|instructions] [--kernel LINE]
+               [--smp N] [--mem MIB] [--timeout S] [--console FILE]
 
 boots one guest in which C (Debian's rdma-core) and Rust do the same work in turn on the same devices,
 and prints a table of both. needs a C compiler on this system. without --only it takes up to
@@ -108,6 +108,9 @@ and prints a table of both. needs a C compiler on this system. without --only it
                     rust-peers    instructions of a call; memory and files of a program
   --json FILE       leave the records in a file: an array of {row, form, c, rust, ratio, unit, …}
   --markdown FILE   leave the table in a file
+  --clock CLOCK     instructions  (where there is no KVM) the guest has one processor, and its clock goes on by a
+                                  nanosecond with each instruction, the kernel's among them: next to no noise
+                    host          it goes by the host's time
   --mem MIB         memory in MiB (4096)
   --timeout S       kill it after so many seconds (900; 0: never)
 

@@ -10,7 +10,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use super::layers;
 use super::report::{Doing, Problem};
-use crate::bench::Group;
+use crate::bench::{Clock, Group};
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Bench {
     pub vm: Vm,
     /// The groups; all if there are none.
     pub only: Vec<Group>,
+    /// What the guest's clock goes by, where it is emulated.
+    pub clock: Clock,
     /// Where to put the records, as JSON.
     pub json: Option<PathBuf>,
     /// Where to put the table, as Markdown.
@@ -229,6 +231,7 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
             timeout: Some(Duration::from_secs(900)),
             ..Vm::default()
         },
+        clock: Clock::Instructions,
         ..Bench::default()
     };
     while let Some(arg) = next(p)? {
@@ -238,6 +241,9 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
                 for name in text(p, "--only")?.split(',').filter(|n| !n.is_empty()) {
                     bench.only.push(name.parse().map_err(Problem::new)?);
                 }
+            }
+            Arg::Long("clock") => {
+                bench.clock = text(p, "--clock")?.parse().map_err(Problem::new)?;
             }
             Arg::Long("json") => bench.json = Some(value(p, "--json")?.into()),
             Arg::Long("markdown") => bench.markdown = Some(value(p, "--markdown")?.into()),
@@ -390,8 +396,12 @@ mod tests {
             [Group::Events, Group::Size, Group::Instructions]
         );
         assert_eq!(bench.json, Some("a.json".into()));
+        assert_eq!(bench.clock, Clock::Instructions);
         assert_eq!(bench.markdown, None);
         assert_eq!(bench.vm.mem, 2048);
+        let clock = of("bench --clock host");
+        assert!(matches!(clock, Ok(Command::Bench(b)) if b.clock == Clock::Host));
+        assert!(of("bench --clock sun").is_err());
         assert!(of("bench --only speed").is_err_and(|e| e.to_string().contains("bring-up")));
         assert!(of("bench instructions").is_err());
     }

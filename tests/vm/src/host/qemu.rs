@@ -16,6 +16,7 @@ use super::arch::Arch;
 use super::kernel::Kernel;
 use super::payload::find_program;
 use super::report::{Doing, Problem, say};
+use crate::bench::Clock;
 use crate::guest::init::{SHARE_TAG, SHARE_WORD};
 use crate::guest::{FULL_WORD, GUEST_WORD};
 use crate::protocol::PORT_NAME;
@@ -37,6 +38,8 @@ pub struct Machine {
     pub smp: u32,
     /// Memory, in MiB.
     pub mem: u32,
+    /// What its clock goes by, where it is emulated.
+    pub clock: Clock,
     /// A folder of the host's to show at `/share`.
     pub share: Option<PathBuf>,
 }
@@ -132,14 +135,21 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
     // no_timer_check: that check panics when the emulator is starved for a moment.
     // tsc=reliable: else the kernel finds the clock unreliable and rewrites its hottest code while
     // the other processor runs it, which the emulator gets wrong now and then.
+    let by_instructions = accel == Accel::Tcg && m.clock == Clock::Instructions;
+    // Instructions can be counted in one thread only.
+    let emulation = if by_instructions {
+        "tcg,thread=single"
+    } else {
+        "tcg,thread=multi"
+    };
     let (accel, words) = match (m.kernel.arch, accel) {
-        (Arch::Arm64, _) => ("tcg,thread=multi", "console=ttyAMA0 loglevel=5"),
+        (Arch::Arm64, _) => (emulation, "console=ttyAMA0 loglevel=5"),
         (_, Accel::Kvm) => (
             "kvm",
             "console=ttyS0,115200 earlyprintk=ttyS0,115200 loglevel=7",
         ),
         (_, Accel::Tcg) => (
-            "tcg,thread=multi",
+            emulation,
             "console=ttyS0,115200 no_timer_check tsc=reliable loglevel=5",
         ),
     };
@@ -161,8 +171,13 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
     if m.kernel.arch == Arch::Arm64 {
         add(&["-machine", "virt"]);
     }
+    if by_instructions {
+        // Idle time passes at once: nobody waits for it.
+        add(&["-icount", "shift=0,sleep=off"]);
+    }
+    let smp = if by_instructions { 1 } else { m.smp };
     add(&["-accel", accel, "-cpu", cpu]);
-    add(&["-smp", &m.smp.to_string(), "-m", &m.mem.to_string()]);
+    add(&["-smp", &smp.to_string(), "-m", &m.mem.to_string()]);
     add(&[
         "-kernel",
         &m.kernel.image.to_string_lossy(),

@@ -22,6 +22,7 @@ use super::payload;
 use super::qemu::Machine;
 use super::report::{Doing, Problem, say};
 use super::session::{Guest, Input, Next};
+use crate::bench::Clock;
 use crate::guest::DEMO_ARG;
 use crate::protocol::{Job, STDIN_WINDOW, ToGuest, ToHost};
 
@@ -54,6 +55,7 @@ pub fn run(cache: &Cache, options: &Run) -> Result<u8, Problem> {
         kernel,
         initrd,
         smp: options.vm.smp,
+        clock: Clock::Host,
         mem: options.vm.mem,
         share,
     };
@@ -86,6 +88,7 @@ pub fn demo(cache: &Cache, vm: &Vm) -> Result<u8, Problem> {
         kernel,
         initrd,
         smp: vm.smp,
+        clock: Clock::Host,
         mem: vm.mem,
         share: None,
     };

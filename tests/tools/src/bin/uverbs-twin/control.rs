@@ -1,46 +1,15 @@
-//! Objects come and go: bring-up, rates of making and unmaking, and many of them.
+//! Objects come and go: rates of making and unmaking, and many of them.
 
 use std::fs;
 
-use uverbs::{
-    AccessFlags, ConnectOptions, Context, MemoryRegion, PageBuf, PathOptions, QueuePair, Rc,
-};
+use uverbs::{AccessFlags, PageBuf, QueuePair, Rc};
+use uverbs_tools::bring_up::now;
 use uverbs_tools::count::mark;
 
 use crate::ends::{End, create_qp};
-use crate::{Bench, Result, Words, answer, landmark, now};
+use crate::{Bench, Result, Words, answer};
 
 const SAMPLES: usize = 2048;
-
-/// From the list of devices to a queue pair in RTS that is its own peer.
-fn to_rts(device: &str) -> Result<(MemoryRegion, QueuePair<Rc>)> {
-    let context = Context::open(device)?;
-    let pd = context.alloc_pd()?;
-    let region = pd.allocate(4096, AccessFlags::LOCAL_WRITE)?;
-    let cq = context.create_cq(16).build()?;
-    let qp = pd
-        .create_qp::<Rc>(&cq, &cq)
-        .max_send_wr(16)
-        .max_recv_wr(16)
-        .build()?;
-    let local = qp.prepare(&PathOptions::default())?;
-    qp.connect(&local, &local, &ConnectOptions::default())?;
-    Ok((region, qp))
-}
-
-/// To RTS, then the landmark, and once more. Then the times: the clock when it was reached, how long it took
-/// since the devices were listed, and how long the second time.
-pub(crate) fn bring_up(device: &str) -> Result<()> {
-    let start = now()?;
-    let first = to_rts(device)?;
-    landmark();
-    let end = now()?;
-    let second = to_rts(device)?;
-    let again = now()? - end;
-    answer("rts", [end, end - start, again])?;
-    drop((first, second));
-    Ok(())
-}
 
 /// The clock, or under the counter two regions for each object: making it, and unmaking it.
 struct Clock {

@@ -4,10 +4,11 @@ use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use uverbs::{AsyncEventKind, RecvWr, SendWr, Subject};
+use uverbs_tools::bring_up::now;
 use uverbs_tools::count::mark;
 
 use crate::ends::{BATCH, connect, create_qp};
-use crate::{Bench, Result, Words, answer, now};
+use crate::{Bench, Result, Words, answer};
 
 /// events LIVE COUNT: the time of reading, looking up and acking it; with `marks`, for the counter.
 pub(crate) fn run(bench: &mut Bench, words: &Words<'_>, marks: bool) -> Result<()> {

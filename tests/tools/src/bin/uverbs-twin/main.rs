@@ -10,7 +10,6 @@
 //! readings of the clock, that its twin does not do.
 
 mod control;
-
 mod ends;
 mod events;
 mod heap;
@@ -21,10 +20,8 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-use uverbs_tools::count;
+use uverbs_tools::{bring_up, count};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -48,17 +45,6 @@ impl<'l> Words<'l> {
     }
 }
 
-/// Ends the bring-up, for a controller that follows the system calls.
-fn landmark() {
-    let _ = nix::unistd::getppid();
-}
-
-/// Nanoseconds of the monotonic clock.
-fn now() -> Result<u64> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
-    Ok(u64::try_from(Duration::from(time).as_nanos())?)
-}
-
 /// Answers with one line: a name and numbers.
 fn answer<T: Display>(name: &str, numbers: impl IntoIterator<Item = T>) -> Result<()> {
     let mut line = name.to_owned();
@@ -73,7 +59,7 @@ fn answer<T: Display>(name: &str, numbers: impl IntoIterator<Item = T>) -> Resul
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
-        Some("bring-up") => control::bring_up(args.get(1).map_or("rxe0", String::as_str)),
+        Some("bring-up") => bring_up::bring_up(args.get(1).map_or("rxe0", String::as_str)),
         Some("counted") => counted(&args),
         _ => serve(),
     };

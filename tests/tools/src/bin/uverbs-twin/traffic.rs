@@ -1,9 +1,10 @@
 //! Latency and rate of each operation.
 
 use uverbs::{Arm, RecvWr, RemoteAddr, SendWr, Sge};
+use uverbs_tools::bring_up::now;
 
 use crate::ends::{BATCH, Ends, Queues};
-use crate::{Bench, Result, Words, answer, now};
+use crate::{Bench, Result, Words, answer};
 
 const SAMPLES: usize = 4096;
 

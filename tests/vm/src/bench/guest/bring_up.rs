@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::personality::{self, Persona};
 use nix::time::{ClockId, clock_gettime};
 
 use super::alone::settle;
@@ -17,7 +16,7 @@ use super::twin::{Answer, Side, Twin, numbers, parse};
 use super::{Budget, Failure, progress, tell};
 use crate::bench::record::COUNTED;
 use crate::bench::stats::precise;
-use crate::bench::{C_LIMIT, Form, Group, Record, Summary};
+use crate::bench::{C_LIMIT, Clock, Form, Group, RUST_NO_MAIN, Record, Summary};
 
 /// How often each twin is started, where there is time for it.
 const STARTS: usize = 25;
@@ -37,8 +36,10 @@ const ONE_PROVIDER: &str = "rxe.driver";
 const LEAST_ROUNDS: usize = 8;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
-    starts(budget, "")?;
-    with_one_provider(|| starts(budget, "_one_provider"))??;
+    let rust = Side::Rust.program();
+    starts(budget, "", rust)?;
+    starts(budget, "_no_main", RUST_NO_MAIN)?;
+    with_one_provider(|| starts(budget, "_one_provider", rust))??;
     on_one_processor(|| objects(Budget::of(budget.left() / 4)))?;
     on_one_processor(|| {
         ["pd", "mr", "cq", "qp"]
@@ -53,8 +54,8 @@ fn record(row: impl Into<String>, unit: &str) -> Record {
 }
 
 /// System calls and time up to RTS, from exec on and from the list of devices on; and the latter once more
-/// in the same process, which then has all its code and memory.
-fn starts(budget: Budget, how: &str) -> Result<(), Failure> {
+/// in the same process, which then has all its code and memory. `rust` is Rust's program.
+fn starts(budget: Budget, how: &str, rust: &str) -> Result<(), Failure> {
     progress(format_args!("exec_to_rts{how}"));
     let mut row = record(format!("exec_to_rts{how}_system_calls"), "calls");
     let calls = |program: &str| {
@@ -62,38 +63,20 @@ fn starts(budget: Budget, how: &str) -> Result<(), Failure> {
         Ok::<_, Failure>(Summary::exact(precise(calls)))
     };
     row.c = Some(calls(Side::C.program())?);
-    row.rust = Some(calls(Side::Rust.program())?);
+    row.rust = Some(calls(rust)?);
     row.limit = Some(calls(C_LIMIT)?.median);
     tell(&row)?;
 
     // The queue pairs, last of all, take most of the time.
-    let time = budget.left() / 16;
-    at_fixed_addresses(|| timed_starts(Budget::of(time), how))??;
-    timed_starts(Budget::of(time), &format!("{how}_random_addresses"))
-}
-
-/// Runs it with programs loaded at the same addresses each time.
-///
-/// The emulator keeps what it has translated by address, so with random ones it translates all of a program
-/// anew at each start, which is most of the time it then takes; the limit, which has fixed addresses, would
-/// be spared that. A processor translates nothing.
-fn at_fixed_addresses<T>(run: impl FnOnce() -> T) -> Result<T, Failure> {
-    let usual = personality::get()?;
-    personality::set(usual | Persona::ADDR_NO_RANDOMIZE)?;
-    let done = run();
-    personality::set(usual)?;
-    Ok(done)
-}
-
-fn timed_starts(time: Budget, how: &str) -> Result<(), Failure> {
+    let time = Budget::of(budget.left() / 10);
     let mut rows = ["exec_to_rts", "devices_to_rts", "to_rts_again"]
         .map(|name| (name, Turns::default(), Vec::new()));
-    for turn in 0..STARTS {
+    for turn in 0..Clock::here().turns(STARTS) {
         if turn >= LEAST_ROUNDS && time.is_spent() {
             break;
         }
         let of_c = start(Side::C.program())?;
-        let of_rust = start(Side::Rust.program())?;
+        let of_rust = start(rust)?;
         let of_none = start(C_LIMIT)?;
         for (i, (_, turns, limit)) in rows.iter_mut().enumerate() {
             turns.push(&[of_c[i]], &[of_rust[i]]);
@@ -156,7 +139,7 @@ fn objects(time: Budget) -> Result<(), Failure> {
     ] {
         progress(format_args!("create and destroy {name}"));
         let mut verbs = ["create", "destroy"].map(|verb| (verb, Turns::default()));
-        for round in 0..ROUNDS {
+        for round in 0..Clock::here().turns(ROUNDS) {
             if round >= LEAST_ROUNDS && round % 2 == 0 && time.is_spent() {
                 break;
             }

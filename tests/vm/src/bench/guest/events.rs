@@ -8,7 +8,7 @@ use super::instructions::{median, regions};
 use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
-use crate::bench::{Form, Group, Record, Summary};
+use crate::bench::{Clock, Form, Group, Record, Summary};
 
 const LIVE: [u32; 3] = [1, 1_000, 100_000];
 /// What is taken instead of the last where making a thousand takes longer than this.
@@ -43,7 +43,7 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
         }
         let mut row = record(format!("event_{live}_live"), "ns");
         let mut turns = Turns::default();
-        for round in 0..ROUNDS {
+        for round in 0..Clock::here().turns(ROUNDS) {
             if round > 0 && budget.is_spent() {
                 break;
             }

@@ -6,7 +6,7 @@ use super::alone::{on_one_processor, settle};
 use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
-use crate::bench::{Form, Group, Record, Summary};
+use crate::bench::{Clock, Form, Group, Record, Summary};
 
 /// Turns of each twin in each row, where there is time for them; many and short, so that what else the
 /// machine does meanwhile falls on both alike.
@@ -15,8 +15,6 @@ const ROUNDS: usize = 100;
 const LEAST_ROUNDS: usize = 8;
 /// Of so many rounds, one has a turn of what is bare.
 const BARE_EVERY: usize = 4;
-/// How long one turn may take, in milliseconds; one sample is taken in any case.
-const TURN_MS: u64 = 20;
 /// How long all rows may take, even where there is more time.
 const MOST: Duration = Duration::from_secs(400);
 
@@ -50,7 +48,9 @@ fn rows() -> Vec<Row> {
 }
 
 fn operation(rows: &mut Vec<Row>, kind: &str, size: u32) {
-    let latency = |how: &str| format!("latency {kind} {size} 2000 {TURN_MS} {how}");
+    // In milliseconds; one sample is taken in any case.
+    let turn = Clock::here().turn_ms();
+    let latency = |how: &str| format!("latency {kind} {size} 2000 {turn} {how}");
     let name = |what: &str| format!("{what}_{kind}_{size}");
     rows.push(Row {
         name: name("latency_poll"),
@@ -71,7 +71,7 @@ fn operation(rows: &mut Vec<Row>, kind: &str, size: u32) {
     rows.push(Row {
         name: name("rate"),
         form: Form::Exclusive,
-        command: format!("rate {kind} {size} {batch} {TURN_MS}"),
+        command: format!("rate {kind} {size} {batch} {turn}"),
         of_c: None,
         bare: false,
     });
@@ -80,7 +80,8 @@ fn operation(rows: &mut Vec<Row>, kind: &str, size: u32) {
 /// 16 WRITEs by 16 calls: each tells the device, or they are posted under a doorbell held back. C has
 /// nothing but the first.
 fn singly(rows: &mut Vec<Row>) {
-    let command = |name: &str| format!("{name} write 64 16 {TURN_MS}");
+    let turn = Clock::here().turn_ms();
+    let command = |name: &str| format!("{name} write 64 16 {turn}");
     for (name, way) in [
         ("rate_singly_write_64", "singly"),
         ("rate_held_write_64", "held"),
@@ -114,7 +115,7 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
 fn measure(twins: &mut [Twin; 2], row: &Row, time: Budget) -> Result<Record, Failure> {
     let mut turns = Turns::default();
     let mut bare = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..Clock::here().turns(ROUNDS) {
         if round >= LEAST_ROUNDS && round % 2 == 0 && time.is_spent() {
             break;
         }
