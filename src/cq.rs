@@ -314,6 +314,7 @@ impl Teardown for CompletionQueue {
         &self.inner.gate
     }
 
+    #[inline(always)]
     fn registration(&self) -> &Registration {
         &self.inner.registration
     }

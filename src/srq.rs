@@ -294,6 +294,7 @@ impl Teardown for SharedReceiveQueue {
         &self.inner.gate
     }
 
+    #[inline(always)]
     fn registration(&self) -> &Registration {
         &self.inner.registration
     }

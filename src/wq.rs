@@ -268,6 +268,7 @@ impl Teardown for WorkQueue {
         &self.inner.gate
     }
 
+    #[inline(always)]
     fn registration(&self) -> &Registration {
         &self.inner.registration
     }

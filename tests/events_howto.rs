@@ -196,7 +196,7 @@ fn serve(
         // First armed, then emptied: what comes in between raises another event.
         event.cq().arm(Arm::Next)?;
         empty(event.cq())?;
-        // One lock for a hundred acks. Dropping the event would be the plain way.
+        // One step for a hundred acks. Dropping the event would be the plain way.
         acks.add(event);
         if acks.len() == 100 {
             acks.flush();

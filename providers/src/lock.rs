@@ -31,6 +31,8 @@ use loom::{
 #[cfg(not(all(test, uverbs_loom)))]
 use std::sync::{Condvar, Mutex, atomic::AtomicU64};
 
+#[cfg(not(all(test, uverbs_loom)))]
+use std::marker::PhantomData;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -121,6 +123,21 @@ impl<T, const FAULT: u8> Lock<T, FAULT> {
             *left = Left::NONE;
             work(value)
         })
+    }
+
+    /// As [`with`](Self::with), where what is done shall be compiled into the caller, which a compiler
+    /// may refuse to do with a closure.
+    #[cfg(not(all(test, uverbs_loom)))]
+    #[inline(always)]
+    pub fn lock(&self) -> Guard<'_, T, FAULT> {
+        if !self.door.enter(FREE) {
+            // What is found there is not left again.
+            self.door.wait();
+        }
+        Guard {
+            held: self.held(FREE),
+            value: PhantomData,
+        }
     }
 
     /// As [`with`](Self::with); `work` is given what was left, and puts there what is to be left then,
@@ -236,6 +253,33 @@ impl<T, const FAULT: u8> Drop for Held<'_, T, FAULT> {
     }
 }
 
+/// The value of a lock that is held as long as this exists.
+#[cfg(not(all(test, uverbs_loom)))]
+pub struct Guard<'l, T, const FAULT: u8 = SOUND> {
+    held: Held<'l, T, FAULT>,
+    // To be sent and shared as what it leads to.
+    value: PhantomData<&'l mut T>,
+}
+
+#[cfg(not(all(test, uverbs_loom)))]
+impl<T, const FAULT: u8> Guard<'_, T, FAULT> {
+    /// The value.
+    #[inline(always)]
+    pub fn value(&mut self) -> &mut T {
+        let value = self.held.lock.value.get();
+        // SAFETY: as in `Held::with`, with `held`, which lives as long as this does; and this is borrowed
+        // as long as the value is used.
+        unsafe { &mut *value }
+    }
+}
+
+#[cfg(not(all(test, uverbs_loom)))]
+impl<T, const FAULT: u8> std::fmt::Debug for Guard<'_, T, FAULT> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
 struct Door<const FAULT: u8> {
     state: AtomicU64,
     gate: Mutex<()>,
@@ -320,6 +364,11 @@ mod cell {
         }
 
         #[inline]
+        pub(super) const fn get(&self) -> *mut T {
+            self.0.get()
+        }
+
+        #[inline]
         pub(super) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
             work(self.0.get())
         }
@@ -356,6 +405,25 @@ mod tests {
             }
         });
         lock.with(|value| assert_eq!(*value, (threads * rounds, threads * rounds)));
+    }
+
+    #[test]
+    fn a_guard_holds_it_until_it_is_dropped_by_a_panic_too() {
+        let lock: Lock<u8> = Lock::new(1);
+        let mut guard = lock.lock();
+        *guard.value() += 1;
+        assert!(lock.try_with(|_| ()).is_none());
+        drop(guard);
+        let hit = catch_unwind(AssertUnwindSafe(|| {
+            *lock.lock().value() += 1;
+            let _guard = lock.lock();
+            panic!("under the lock");
+        }));
+        assert!(hit.is_err());
+        assert_eq!(lock.try_with(|value| *value), Some(3));
+        lock.with_left(|_, left| *left = Some(7).into());
+        assert_eq!(*lock.lock().value(), 3);
+        assert_eq!(lock.word(), FREE, "what was left is lost");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 
 use crate::cq::CompletionQueue;
-use crate::event::{Ack, Held, Token, WeakObject};
+use crate::event::{Ack, Debt, Held, Owing, Sort, Token};
+use crate::teardown::Teardown as _;
 
 /// A completion queue that was armed has got a completion since.
 ///
@@ -20,19 +21,39 @@ use crate::event::{Ack, Held, Token, WeakObject};
 /// ever. Nothing worse happens.
 #[must_use = "dropping an event acks it"]
 pub struct CompletionEvent {
-    token: Token,
-    held: Held<CompletionQueue, WeakObject>,
+    held: Held<Told>,
+}
+
+/// The queue that an event is about.
+struct Told {
+    cq: CompletionQueue,
+    /// Whether the ack is still owed for this handle: not if it was taken over.
+    owes: bool,
+}
+
+impl Owing for Told {
+    #[inline(always)]
+    fn debt(&self) -> Option<Debt<'_>> {
+        let registration = self.cq.registration();
+        self.owes.then(|| registration.debt(Sort::Completion))
+    }
 }
 
 impl CompletionEvent {
-    pub(super) const fn new(token: Token, held: Held<CompletionQueue, WeakObject>) -> Self {
-        Self { token, held }
+    /// Of an event that has been counted for this queue.
+    #[inline(always)]
+    pub(super) const fn new(cq: CompletionQueue) -> Self {
+        let told = Told { cq, owes: true };
+        Self {
+            held: Held::new(told),
+        }
     }
 
     /// The queue, alive as long as the event is held.
     #[must_use]
+    #[inline]
     pub const fn cq(&self) -> &CompletionQueue {
-        self.held.live()
+        &self.held.live().cq
     }
 
     /// Says that the event has been dealt with: what dropping it does, too.
@@ -43,14 +64,15 @@ impl CompletionEvent {
 impl fmt::Debug for CompletionEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompletionEvent")
-            .field("cq", &self.held)
+            .field("cq", self.cq())
             .finish()
     }
 }
 
 /// Gathers the acks of many events, to give those of each queue at once.
 ///
-/// One ack takes a lock that nobody else wants as a rule; this takes it once for many. Events put in
+/// An ack writes to memory that whoever reads the queue's events writes to as well; this does so once
+/// for many. Events put in
 /// are acked by [`flush`](Self::flush), or when this is dropped, each for its own queue. Until then
 /// `destroy` of their queues waits (for ever, in the thread that has them here), while the handles
 /// themselves are let go of.
@@ -74,7 +96,7 @@ impl fmt::Debug for CompletionEvent {
 #[doc(alias = "ibv_ack_cq_events")]
 pub struct CompletionAcks {
     // A token is never given out twice, so it names one queue for good.
-    owed: HashMap<Token, Ack<WeakObject>>,
+    owed: HashMap<Token, Ack>,
     count: u64,
 }
 
@@ -86,9 +108,12 @@ impl CompletionAcks {
     }
 
     /// Takes an event's ack over, and lets go of its queue.
-    pub fn add(&mut self, event: CompletionEvent) {
-        let CompletionEvent { token, held } = event;
-        let Some(ack) = held.into_ack() else { return };
+    pub fn add(&mut self, mut event: CompletionEvent) {
+        let token = event.cq().registration().token();
+        let told = event.held.live_mut();
+        let Some(debt) = told.debt() else { return };
+        let ack = debt.take_over();
+        told.owes = false;
         self.count += u64::from(ack.count());
         match self.owed.entry(token) {
             Entry::Vacant(free) => {

@@ -179,7 +179,7 @@ impl CompletionChannel {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn try_next(&self) -> Result<Option<CompletionEvent>, EventError> {
-        self.source.next_until(Until::Now, None)
+        self.source.read()
     }
 
     /// Ends this handle, its clones, and everyone who waits through one of them or for a completion

@@ -12,7 +12,7 @@ use uverbs_abi::layout::event::ib_uverbs_comp_event_desc;
 
 use super::bell::Rope;
 use super::event::CompletionEvent;
-use crate::event::{EventError, EventFile, Found, Held, Ledger, Sort, Until, WeakObject};
+use crate::event::{EventError, EventFile, Found, Ledger, Sort, Until, WeakObject};
 
 const RECORD_LEN: usize = size_of::<ib_uverbs_comp_event_desc>();
 
@@ -80,9 +80,13 @@ impl ChannelSource {
     /// may have been woken for that reason, so it is asked again.
     pub(super) fn read(&self) -> Result<Option<CompletionEvent>, EventError> {
         loop {
-            self.file.check()?;
             // Asked before the read: what was queued when the end was announced is still read.
-            let ending = self.file.ending();
+            let ending = if self.file.is_undisturbed() {
+                None
+            } else {
+                self.file.check()?;
+                self.file.ending()
+            };
             let Some(token) = self.read_record()? else {
                 return ending.map_or(Ok(None), Err);
             };
@@ -93,6 +97,7 @@ impl ChannelSource {
         }
     }
 
+    #[inline(always)]
     fn read_record(&self) -> Result<Option<u64>, EventError> {
         // Memory of our own, and large enough: the kernel takes the event off the queue, and counts
         // it, before it finds that it cannot store it.
@@ -111,6 +116,7 @@ impl ChannelSource {
         }
     }
 
+    #[cold]
     fn ended(&self) -> EventError {
         match self.file.ending() {
             Some(ending) => ending,
@@ -122,17 +128,16 @@ impl ChannelSource {
     }
 
     /// Of a queue that is gone or going, and of what is no queue's, the ack has been paid.
+    #[inline(always)]
     fn look_up(&self, token: u64) -> Option<CompletionEvent> {
         let unclaimed = self.ledger.unclaimed_of(Sort::Completion, token);
-        let reach = |token, object: &WeakObject| match object {
-            WeakObject::Cq(weak) => weak.upgrade().map(|cq| (token, cq)),
-            _ => None,
-        };
-        match unclaimed.reach(reach) {
-            Found::Live(Some((token, cq)), ack) => {
-                Some(CompletionEvent::new(token, Held::new(cq, Some(ack))))
-            }
-            Found::Live(None, _) | Found::Gone(_) | Found::Unknown => None,
+        let found = unclaimed.reach(|object, _| match object {
+            WeakObject::Cq(weak) => weak.upgrade().map(CompletionEvent::new).ok_or(()),
+            _ => Err(()),
+        });
+        match found {
+            Found::Live(event) => Some(event),
+            Found::Missed(()) | Found::Gone(_) | Found::Unknown => None,
         }
     }
 }

@@ -36,7 +36,7 @@ impl<'a, O> Closing<'a, O> {
     /// as of an object gone.
     pub(crate) fn reopen(mut self) {
         if let Some(object) = self.object.take() {
-            self.registration.slot().reopen(object);
+            self.registration.reopen(object);
         }
     }
 
@@ -52,12 +52,10 @@ impl<'a, O> Closing<'a, O> {
     }
 
     fn settle(mut self, reported: Reported) -> Settling<O> {
-        let slot = Arc::clone(self.registration.slot());
-        slot.close();
         let settling = Settling {
             ledger: self.registration.ledger().clone(),
             token: self.registration.token(),
-            slot,
+            slot: Arc::clone(self.registration.slot()),
             reported,
         };
         drop(self.object.take());
@@ -68,7 +66,6 @@ impl<'a, O> Closing<'a, O> {
 impl<O> Drop for Closing<'_, O> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
-            self.registration.slot().close();
             self.registration.ledger().retire(self.registration.token());
             drop(object);
         }
@@ -91,7 +88,7 @@ impl<O> fmt::Debug for Closing<'_, O> {
 #[must_use = "wait for the acks, or say that you will not"]
 pub(crate) struct Settling<O> {
     ledger: Ledger<O>,
-    slot: Arc<Slot<O>>,
+    slot: Arc<Slot>,
     token: Token,
     reported: Reported,
 }

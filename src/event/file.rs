@@ -9,7 +9,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use uverbs_abi::session::{Status, WhenGone};
+use uverbs_abi::sys::process::Life;
 
 use super::EventError;
 
@@ -30,14 +31,22 @@ pub(crate) struct EventFile {
     file: OwnedFd,
     wake: EventFd,
     status: Arc<Status>,
-    stopped: AtomicBool,
-    closed: AtomicBool,
-    gone: AtomicBool,
+    /// That of the status, at hand.
+    life: Life,
+    /// What ends its readers: bits that are never taken back.
+    ends: AtomicU8,
     /// How many blocking calls have found nothing at once, one after the other.
     misses: AtomicU8,
     /// Files that end when this one does.
     followers: Mutex<Vec<Weak<Self>>>,
 }
+
+/// The readers were told to stop.
+const STOPPED: u8 = 1;
+/// The context is closed.
+const CLOSED: u8 = 1 << 1;
+/// The device is gone.
+const GONE: u8 = 1 << 2;
 
 /// Ends the readers of a context's files when the device is found to be gone, by whatever call.
 #[derive(Debug)]
@@ -46,7 +55,7 @@ struct EndsWithDevice(Weak<EventFile>);
 impl WhenGone for EndsWithDevice {
     fn device_gone(&self) {
         if let Some(leader) = self.0.upgrade() {
-            leader.end_all(|file| &file.gone);
+            leader.end_all(GONE);
         }
     }
 }
@@ -63,10 +72,9 @@ impl EventFile {
         Ok(Self {
             file,
             wake,
+            life: status.life(),
             status,
-            stopped: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            ends: AtomicU8::new(0),
             misses: AtomicU8::new(0),
             followers: Mutex::default(),
         })
@@ -97,7 +105,7 @@ impl EventFile {
         }
         // Marked before the followers are told, under their lock: who came too late for that sees it.
         if self.status.is_gone() {
-            follower.end(|file| &file.gone);
+            follower.end(GONE);
         }
         Ok(follower)
     }
@@ -126,13 +134,13 @@ impl EventFile {
 
     /// Ends all readers at once.
     pub(crate) fn stop(&self) {
-        self.end(|file| &file.stopped);
+        self.end(STOPPED);
     }
 
     /// The context is going away: ends all readers, here and of what follows, once they have read
     /// what is queued.
     pub(crate) fn close(&self) {
-        self.end_all(|file| &file.closed);
+        self.end_all(CLOSED);
     }
 
     /// The device is gone: for the readers of all files of the context, and for every call on it.
@@ -140,33 +148,41 @@ impl EventFile {
         // Ends all readers, if it is news. If the context is closed they have ended, but for this
         // file's own, who hear of it here.
         self.status.mark_gone();
-        if !self.gone.load(Ordering::Relaxed) {
-            self.end(|file| &file.gone);
+        if self.ends.load(Ordering::Relaxed) & GONE == 0 {
+            self.end(GONE);
         }
     }
 
-    fn end_all(&self, flag: impl Fn(&Self) -> &AtomicBool) {
-        self.end(&flag);
+    fn end_all(&self, why: u8) {
+        self.end(why);
         if self.status.is_ours() {
             // Let go of before anybody is dropped: a follower's last handle may go with it.
             let followers: Vec<_> = self.followers().iter().filter_map(Weak::upgrade).collect();
             for follower in followers {
-                follower.end(&flag);
+                follower.end(why);
             }
         }
     }
 
     /// Says so to everyone who asks, and wakes everyone who waits.
-    fn end(&self, flag: impl Fn(&Self) -> &AtomicBool) {
+    fn end(&self, why: u8) {
         // The eventfd is the parent's, too: waking its readers is not for a child to do.
         if !self.status.is_ours() {
             return;
         }
         // Release, before the wake: pairs with the Acquire loads in `check` and `ending`, so that
         // whoever is woken finds the reason.
-        flag(self).store(true, Ordering::Release);
+        self.ends.fetch_or(why, Ordering::Release);
         // The counter cannot be full, which is the one way for this to fail: it takes 2^64 ends.
         let _: Result<usize, Nix> = self.wake.write(1);
+    }
+
+    /// Whether nothing forbids to read, and nothing awaits a reader that finds nothing more: a yes is
+    /// true, and a no has to be looked into.
+    #[inline(always)]
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        // Acquire: pairs with the Release in `end`.
+        self.life.is_on() && self.ends.load(Ordering::Acquire) == 0
     }
 
     /// What forbids to read at all.
@@ -174,8 +190,8 @@ impl EventFile {
         if !self.status.is_ours() {
             return Err(EventError::ForeignProcess);
         }
-        // Acquire: pairs with the Release store in `end`.
-        if self.stopped.load(Ordering::Acquire) {
+        // Acquire: pairs with the Release in `end`.
+        if self.ends.load(Ordering::Acquire) & STOPPED != 0 {
             return Err(EventError::Stopped);
         }
         Ok(())
@@ -184,16 +200,17 @@ impl EventFile {
     /// Whether something awaits a reader that finds nothing more to read. Once so, for good.
     #[inline]
     pub(crate) fn is_ending(&self) -> bool {
-        // Acquire: pairs with the Release store in `end`.
-        self.gone.load(Ordering::Acquire) || self.closed.load(Ordering::Acquire)
+        // Acquire: pairs with the Release in `end`.
+        self.ends.load(Ordering::Acquire) & (GONE | CLOSED) != 0
     }
 
     /// What awaits a reader that finds nothing more to read.
     pub(crate) fn ending(&self) -> Option<EventError> {
-        // Acquire: pairs with the Release store in `end`.
-        if self.gone.load(Ordering::Acquire) {
+        // Acquire: pairs with the Release in `end`.
+        let ends = self.ends.load(Ordering::Acquire);
+        if ends & GONE != 0 {
             Some(EventError::DeviceGone)
-        } else if self.closed.load(Ordering::Acquire) {
+        } else if ends & CLOSED != 0 {
             Some(EventError::ContextClosed)
         } else {
             None
@@ -224,15 +241,26 @@ impl EventFile {
     ///
     /// # Errors
     /// What the kernel said. A signal is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<Option<usize>, Nix> {
-        loop {
+        match nix::unistd::read(&self.file, bytes) {
+            Ok(len) => Ok(Some(len)),
+            Err(errno) => self.read_again(bytes, errno),
+        }
+    }
+
+    /// The rest of [`read`](Self::read), after an error.
+    #[cold]
+    fn read_again(&self, bytes: &mut [u8], mut errno: Nix) -> Result<Option<usize>, Nix> {
+        while errno == Nix::EINTR {
             match nix::unistd::read(&self.file, bytes) {
                 Ok(len) => return Ok(Some(len)),
-                Err(Nix::EINTR) => {}
-                Err(Nix::EAGAIN) => return Ok(None),
-                Err(errno) => return Err(errno),
+                Err(next) => errno = next,
             }
+        }
+        match errno {
+            Nix::EAGAIN => Ok(None),
+            errno => Err(errno),
         }
     }
 

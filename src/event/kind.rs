@@ -28,6 +28,14 @@ pub enum Class {
     Unknown,
 }
 
+impl Class {
+    /// Whether it is a kind of object that is created and destroyed.
+    #[inline(always)]
+    pub(super) const fn is_object(self) -> bool {
+        matches!(self, Self::Cq | Self::Qp | Self::Srq | Self::Wq)
+    }
+}
+
 macro_rules! kinds {
     ($(
         $(#[$meta:meta])*

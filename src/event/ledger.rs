@@ -7,14 +7,15 @@
 //! event that was read as anything but acked, now or later.
 
 use std::fmt;
-use std::num::NonZeroU32;
 
 use uverbs_abi::sys::process::Mark;
 
 use super::closing::Closing;
 use super::counter::{Counts, Sort};
-use super::slot::{Ack, Slot};
+use super::held::Debt;
+use super::slot::Slot;
 use super::sync::{Arc, Fault, Lock, planted};
+use super::table::{Phase, Place, Slab};
 use super::token::Token;
 
 /// The table of one context, shared by its objects and its readers.
@@ -30,32 +31,13 @@ struct Table<O> {
     slab: Lock<Slab<O>>,
 }
 
-/// Every index ever used, and those that may be used again.
-struct Slab<O> {
-    entries: Vec<Entry<O>>,
-    free: Vec<u32>,
-}
-
-struct Entry<O> {
-    /// The last generation given out.
-    generation: NonZeroU32,
-    slot: Option<Arc<Slot<O>>>,
-}
-
-/// Where a token leads, as far as the table can say.
-enum Place<O> {
-    Slot(Arc<Slot<O>>),
-    /// Given out once, for an object that is gone.
-    Gone,
-    /// Never given out.
-    Unknown,
-}
-
 /// What the record of an event leads to.
 #[derive(Debug)]
-pub(crate) enum Found<T, O> {
-    /// What was made of an object, and the ack owed for the event.
-    Live(T, Ack<O>),
+pub(crate) enum Found<L, M> {
+    /// An object that is there, and what will pay the ack owed for the event.
+    Live(L),
+    /// An object that is there, and that its event cannot have. The ack has been paid on its behalf.
+    Missed(M),
     /// An object that is gone or going. If an ack was owed, it has been paid on its behalf.
     Gone(Token),
     /// Nothing of this ledger's.
@@ -82,10 +64,7 @@ pub(crate) enum Refused {
 
 impl<O> Ledger<O> {
     pub(crate) fn new() -> Self {
-        Self::starting_at(Slab {
-            entries: Vec::new(),
-            free: Vec::new(),
-        })
+        Self::starting_at(Slab::new())
     }
 
     fn starting_at(slab: Slab<O>) -> Self {
@@ -115,11 +94,13 @@ impl<O> Ledger<O> {
     }
 
     /// Takes charge of an asynchronous event that was read, and with it of the ack it owes.
+    #[inline(always)]
     pub(crate) const fn unclaimed(&self, element: u64) -> Unclaimed<'_, O> {
         self.unclaimed_of(Sort::Asynchronous, element)
     }
 
     /// The same of an event of either sort.
+    #[inline(always)]
     pub(crate) const fn unclaimed_of(&self, sort: Sort, element: u64) -> Unclaimed<'_, O> {
         Unclaimed {
             ledger: self,
@@ -129,72 +110,106 @@ impl<O> Ledger<O> {
         }
     }
 
-    #[inline]
-    fn find(&self, element: u64) -> (Option<Token>, Place<O>) {
-        let token = Token::from_raw(element);
-        let place = match token {
-            Some(token) => self.table.slab.with(|slab| slab.find(token)),
-            None => Place::Unknown,
+    /// The usual case of [`look_up`](Self::look_up): the object is there, and its event can have it.
+    #[inline(always)]
+    fn look_up_live<L, M>(
+        &self,
+        token: Token,
+        sort: Sort,
+        make: impl FnOnce(&O, &Arc<Slot>) -> Result<L, M>,
+    ) -> Option<L> {
+        let mut slab = self.table.slab.lock();
+        let tenant = slab.value().tenant(token)?;
+        let Phase::Live(object) = &tenant.phase else {
+            return None;
         };
-        (token, place)
+        let live = make(object, &tenant.slot).ok()?;
+        tenant.slot.deliver(sort);
+        Some(live)
+    }
+
+    /// What a token leads to. Without an object that the event can have, it has been acked.
+    #[cold]
+    #[inline(never)]
+    fn look_up<L, M>(
+        &self,
+        token: Token,
+        sort: Sort,
+        make: impl Fn(&O, &Arc<Slot>) -> Result<L, M>,
+    ) -> Found<L, M> {
+        /// What is to be done without the lock.
+        enum Then<L, M> {
+            Nothing(Found<L, M>),
+            Wake(Found<L, M>, Arc<Slot>),
+            Wait(Arc<Slot>),
+        }
+        loop {
+            let then = self.table.slab.with(|slab| {
+                let tenant = match slab.find(token) {
+                    Place::Tenant(tenant) => tenant,
+                    Place::Gone => return Then::Nothing(Found::Gone(token)),
+                    Place::Unknown => return Then::Nothing(Found::Unknown),
+                };
+                let found = match &tenant.phase {
+                    Phase::Reserved if !planted(Fault::NoWaitForCreate) => {
+                        return Then::Wait(Arc::clone(&tenant.slot));
+                    }
+                    Phase::Live(object) => match make(object, &tenant.slot) {
+                        Ok(live) => {
+                            tenant.slot.deliver(sort);
+                            return Then::Nothing(Found::Live(live));
+                        }
+                        Err(missed) => Found::Missed(missed),
+                    },
+                    Phase::Reserved | Phase::Closing => Found::Gone(token),
+                };
+                tenant.slot.ack_on_behalf(sort);
+                Then::Wake(found, Arc::clone(&tenant.slot))
+            });
+            match then {
+                Then::Nothing(found) => return found,
+                Then::Wake(found, slot) => {
+                    slot.wake();
+                    return found;
+                }
+                Then::Wait(slot) => {
+                    slot.sleep_while(None, || self.is_reserved(token));
+                }
+            }
+        }
+    }
+
+    fn is_reserved(&self, token: Token) -> bool {
+        let is_reserved = |slab: &mut Slab<O>| match slab.find(token) {
+            Place::Tenant(tenant) => matches!(tenant.phase, Phase::Reserved),
+            Place::Gone | Place::Unknown => false,
+        };
+        self.table.slab.with(is_reserved)
+    }
+
+    /// Acks a record that nobody will look up. Waits for nothing.
+    #[cold]
+    #[inline(never)]
+    fn ack_on_behalf(&self, element: u64, sort: Sort) {
+        let Some(token) = Token::from_raw(element) else {
+            return;
+        };
+        let slot = self.table.slab.with(|slab| {
+            let tenant = slab.tenant(token)?;
+            tenant.slot.ack_on_behalf(sort);
+            Some(Arc::clone(&tenant.slot))
+        });
+        if let Some(slot) = slot {
+            slot.wake();
+        }
     }
 
     /// Ends a token's life; its index may be used again.
     pub(super) fn retire(&self, token: Token) {
         if self.table.home.is_ours() {
-            let slot = self.table.slab.with(|slab| slab.vacate(token));
-            drop(slot);
+            let tenant = self.table.slab.with(|slab| slab.vacate(token));
+            drop(tenant);
         }
-    }
-}
-
-impl<O> Slab<O> {
-    fn place(&mut self, slot: Arc<Slot<O>>) -> Token {
-        if let Some(index) = self.free.pop()
-            && let Some(entry) = self.entries.get_mut(index as usize)
-            && let Some(generation) = entry
-                .generation
-                .checked_add(u32::from(!planted(Fault::SameGeneration)))
-        {
-            *entry = Entry {
-                generation,
-                slot: Some(slot),
-            };
-            return Token::new(index, generation);
-        }
-        let Ok(index) = u32::try_from(self.entries.len()) else {
-            panic!("2³² verbs objects are alive at once");
-        };
-        self.entries.push(Entry {
-            generation: Token::FIRST,
-            slot: Some(slot),
-        });
-        Token::new(index, Token::FIRST)
-    }
-
-    #[inline]
-    fn find(&self, token: Token) -> Place<O> {
-        match self.entries.get(token.index() as usize) {
-            Some(entry) if token.generation() == entry.generation => entry
-                .slot
-                .as_ref()
-                .map_or(Place::Gone, |slot| Place::Slot(Arc::clone(slot))),
-            Some(entry) if token.generation() < entry.generation => Place::Gone,
-            _ => Place::Unknown,
-        }
-    }
-
-    /// An index whose generations are used up is not free again: a token is never issued twice.
-    fn vacate(&mut self, token: Token) -> Option<Arc<Slot<O>>> {
-        let entry = self.entries.get_mut(token.index() as usize)?;
-        if entry.generation != token.generation() {
-            return None;
-        }
-        let slot = entry.slot.take()?;
-        if entry.generation != NonZeroU32::MAX {
-            self.free.push(token.index());
-        }
-        Some(slot)
     }
 }
 
@@ -222,50 +237,38 @@ pub(crate) struct Unclaimed<'a, O> {
 }
 
 impl<O> Unclaimed<'_, O> {
-    /// What the record leads to. Waits for a create that is under way, for nothing else.
-    #[cfg(test)]
-    pub(crate) fn look_up(self) -> Found<(Token, O), O>
-    where
-        O: Clone,
-    {
-        self.reach(|token, object| (token, object.clone()))
+    /// What the record says that it is about.
+    #[inline(always)]
+    pub(crate) const fn element(&self) -> u64 {
+        self.element
     }
 
-    /// As `look_up`, with what `make` makes of the object: a live handle. It must not drop one, nor
-    /// wait.
+    /// What the record leads to. Waits for a create that is under way, for nothing else.
+    ///
+    /// `make` makes of the object what will pay the ack when it is dropped, or says why that cannot be
+    /// had. It must not drop a handle of the object, nor wait: the table is locked.
     #[inline(always)]
-    pub(crate) fn reach<T>(mut self, make: impl FnOnce(Token, &O) -> T) -> Found<T, O> {
-        let found = match self.ledger.find(self.element) {
-            (Some(token), Place::Slot(slot)) => {
-                match Slot::look_up(slot, self.sort, |object| make(token, object)) {
-                    Some((made, ack)) => Found::Live(made, ack),
-                    None => Found::Gone(token),
-                }
-            }
-            (Some(token), Place::Gone) => Found::Gone(token),
-            (_, _) => Found::Unknown,
+    pub(crate) fn reach<L, M>(
+        mut self,
+        make: impl Fn(&O, &Arc<Slot>) -> Result<L, M> + Copy,
+    ) -> Found<L, M> {
+        let found = match Token::from_raw(self.element) {
+            None => Found::Unknown,
+            Some(token) => match self.ledger.look_up_live(token, self.sort, make) {
+                Some(live) => Found::Live(live),
+                None => self.ledger.look_up(token, self.sort, make),
+            },
         };
         self.owed = false;
         found
     }
 }
 
-impl<O> Unclaimed<'_, O> {
-    #[cold]
-    fn pay(&self) {
-        if !planted(Fault::NoAckOnPanic)
-            && let (_, Place::Slot(slot)) = self.ledger.find(self.element)
-        {
-            slot.ack_on_behalf(self.sort);
-        }
-    }
-}
-
 impl<O> Drop for Unclaimed<'_, O> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.owed {
-            self.pay();
+        if self.owed && !planted(Fault::NoAckOnPanic) {
+            self.ledger.ack_on_behalf(self.element, self.sort);
         }
     }
 }
@@ -305,9 +308,16 @@ impl<O> Reservation<O> {
     /// The create has succeeded: `build` puts the registration into the object and says what leads
     /// there. Readers that have met an event of the object wait until `build` has returned.
     pub(crate) fn commit_with<T>(self, build: impl FnOnce(Registration<O>) -> (T, O)) -> T {
-        let slot = Arc::clone(&self.registration.slot);
+        let Registration {
+            ref ledger,
+            ref slot,
+            token,
+        } = self.registration;
+        let (ledger, slot) = (ledger.clone(), Arc::clone(slot));
         let (built, object) = build(self.registration);
-        slot.commit(object);
+        let refused = ledger.table.slab.with(|slab| slab.commit(token, object));
+        slot.wake();
+        drop(refused);
         built
     }
 }
@@ -316,7 +326,7 @@ impl<O> Reservation<O> {
 #[must_use = "dropped, the object's events lead nowhere"]
 pub(crate) struct Registration<O> {
     ledger: Ledger<O>,
-    slot: Arc<Slot<O>>,
+    slot: Arc<Slot>,
     token: Token,
 }
 
@@ -336,12 +346,32 @@ impl<O> Registration<O> {
         self.slot.counts(sort)
     }
 
-    pub(super) const fn slot(&self) -> &Arc<Slot<O>> {
+    #[inline(always)]
+    pub(super) const fn slot(&self) -> &Arc<Slot> {
         &self.slot
+    }
+
+    /// What is owed for an event of the object that was handed over.
+    #[inline(always)]
+    pub(crate) const fn debt(&self, sort: Sort) -> Debt<'_> {
+        Debt::new(&self.slot, sort)
     }
 
     pub(super) const fn ledger(&self) -> &Ledger<O> {
         &self.ledger
+    }
+
+    /// The kernel has refused to destroy the object: events lead to it again.
+    pub(super) fn reopen(&self, object: O) {
+        let before = self
+            .ledger
+            .table
+            .slab
+            .with(|slab| match slab.tenant(self.token) {
+                Some(tenant) => Ok(tenant.reopen(object)),
+                None => Err(object),
+            });
+        drop(before);
     }
 }
 
@@ -353,15 +383,32 @@ impl<O: Clone> Registration<O> {
     /// [`Refused::Destroyed`] to all but the first; [`Refused::Outstanding`] if the policy says
     /// so. Nothing has changed then.
     pub(crate) fn begin_close(&self, policy: ClosePolicy) -> Result<Closing<'_, O>, Refused> {
-        let object = self.slot.begin_close(policy)?;
+        let slab = &self.ledger.table.slab;
+        if planted(Fault::RefusalApartFromMark) {
+            slab.with(|slab| match slab.tenant(self.token) {
+                Some(tenant) => tenant.judge(policy),
+                None => Err(Refused::Destroyed),
+            })?;
+        }
+        let object = slab.with(|slab| {
+            let tenant = slab.tenant(self.token).ok_or(Refused::Destroyed)?;
+            if !planted(Fault::RefusalApartFromMark) {
+                tenant.judge(policy)?;
+            }
+            tenant.close()
+        })?;
         Ok(Closing::new(self, object))
     }
 }
 
 impl<O> Drop for Registration<O> {
     fn drop(&mut self) {
-        if self.slot.abandon() {
-            self.ledger.retire(self.token);
+        let table = &self.ledger.table;
+        if table.home.is_ours() {
+            let tenant = table.slab.with(|slab| slab.abandon(self.token));
+            if tenant.is_some() && !planted(Fault::SilentAbort) {
+                self.slot.wake();
+            }
         }
     }
 }
@@ -373,21 +420,26 @@ impl<O> fmt::Debug for Registration<O> {
 }
 
 #[cfg(all(test, not(uverbs_loom)))]
+use {super::held::Ack, std::num::NonZeroU32};
+
+#[cfg(all(test, not(uverbs_loom)))]
+impl<O: Clone> Unclaimed<'_, O> {
+    /// What the record leads to, with the ack alone.
+    pub(super) fn look_up(self) -> Found<(O, Ack), ()> {
+        let sort = self.sort;
+        self.reach(|object, slot| Ok((object.clone(), Ack::new(Arc::clone(slot), sort))))
+    }
+}
+
+#[cfg(all(test, not(uverbs_loom)))]
 impl<O> Ledger<O> {
     /// A ledger whose index 0 has been used up to this generation.
     pub(super) fn used_up_to(generation: NonZeroU32) -> Self {
-        let entries = vec![Entry {
-            generation,
-            slot: None,
-        }];
-        Self::starting_at(Slab {
-            entries,
-            free: vec![0],
-        })
+        Self::starting_at(Slab::used_up_to(generation))
     }
 
     pub(super) fn indices(&self) -> usize {
-        self.table.slab.with(|slab| slab.entries.len())
+        self.table.slab.with(|slab| slab.indices())
     }
 
     /// Does something while the table's lock is held.

@@ -8,7 +8,8 @@
 // |---|---|
 // | `kind` | the types of events, and what to do about each |
 // | `record` | the 16 bytes of one event |
-// | `token`, `counter`, `slot`, `ledger`, `closing` | which object an event is about, how many of its events are out, and the destroy that waits for them |
+// | `token`, `table`, `ledger` | which object an event is about |
+// | `counter`, `slot`, `held`, `closing` | how many of its events are out, the ack that each owes, and the destroy that waits for them |
 // | `subject` | the event as the program holds it |
 // | `file`, `source`, `reader` | a file of records and what ends its readers; the event file; reading it |
 // | `model` | the ledger under loom, with faults put in to see them found |
@@ -17,6 +18,7 @@ mod closing;
 mod counter;
 mod error;
 mod file;
+mod held;
 mod kind;
 mod ledger;
 mod reader;
@@ -25,6 +27,7 @@ mod slot;
 mod source;
 mod subject;
 pub(crate) mod sync;
+mod table;
 mod token;
 
 #[cfg(all(test, uverbs_loom))]
@@ -44,8 +47,8 @@ pub use self::token::Token;
 pub(crate) use self::closing::Settling;
 pub(crate) use self::counter::{Reported, Sort};
 pub(crate) use self::file::{EventFile, Until};
+pub(crate) use self::held::{Ack, Debt, Held, Owing};
 pub(crate) use self::ledger::{ClosePolicy, Found, Ledger, Refused};
-pub(crate) use self::slot::{Ack, Held};
 pub(crate) use self::source::EventSource;
 pub(crate) use self::subject::WeakObject;
 

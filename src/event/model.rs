@@ -16,10 +16,10 @@ use std::sync::{Arc, Weak};
 use loom::sync::{Mutex, mpsc};
 use loom::thread;
 
-use super::counter::Counts;
+use super::counter::{Counts, Sort};
+use super::held::{Debt, Held, Owing};
 use super::ledger::{ClosePolicy, Found, Ledger, Refused, Registration, Reservation};
-use super::slot::Held;
-use super::sync::{Fault, lock};
+use super::sync::{AtomicU32, Fault, Ordering, lock};
 
 thread_local! {
     static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
@@ -126,7 +126,13 @@ struct Object {
 }
 
 type Link = Weak<Object>;
-type Event = Held<Arc<Object>, Link>;
+type Event = Held<Arc<Object>>;
+
+impl Owing for Arc<Object> {
+    fn debt(&self) -> Option<Debt<'_>> {
+        Some(self.registration.debt(Sort::Asynchronous))
+    }
+}
 
 impl Object {
     fn commit(reservation: Reservation<Link>, kernel: &Arc<Kernel>) -> Arc<Self> {
@@ -171,9 +177,12 @@ fn next(ledger: &Ledger<Link>, kernel: &Kernel) -> Option<Event> {
 }
 
 fn look_up(ledger: &Ledger<Link>, element: u64) -> Option<Event> {
-    match ledger.unclaimed(element).reach(|_, link| link.upgrade()) {
-        Found::Live(live, ack) => live.map(|live| Held::new(live, Some(ack))),
-        Found::Gone(_) => None,
+    let found = ledger
+        .unclaimed(element)
+        .reach(|link, _| link.upgrade().map(Held::new).ok_or(()));
+    match found {
+        Found::Live(event) => Some(event),
+        Found::Missed(()) | Found::Gone(_) => None,
         Found::Unknown => panic!("the token is known"),
     }
 }
@@ -192,7 +201,34 @@ fn a_destroy_waits_for_an_event_that_was_read_on_one_thread_and_is_acked_on_anot
         reader.join().unwrap();
         acker.join().unwrap();
     }
-    check_and_break(model, &[Fault::SilentAck, Fault::NoAckOnBehalf]);
+    let faults = [
+        Fault::SilentAck,
+        Fault::NoAckOnBehalf,
+        Fault::CountAfterLook,
+    ];
+    check_and_break(model, &faults);
+}
+
+#[test]
+fn what_was_done_before_the_ack_is_seen_after_the_destroy() {
+    fn model() {
+        let ledger = Ledger::new();
+        let (object, kernel) = Object::with_events(&ledger, 1);
+        let event = next(&ledger, &kernel);
+        // What the program keeps for the object, and takes back when that is destroyed.
+        let kept = Arc::new(AtomicU32::new(0));
+        let holder = {
+            let kept = Arc::clone(&kept);
+            thread::spawn(move || {
+                kept.store(1, Ordering::Relaxed);
+                drop(event);
+            })
+        };
+        assert_eq!(object.destroy(ClosePolicy::Always), Ok(()));
+        assert_eq!(kept.load(Ordering::Relaxed), 1, "the holder is at it still");
+        holder.join().unwrap();
+    }
+    check_and_break(model, &[Fault::RelaxedAck]);
 }
 
 #[test]
@@ -419,10 +455,13 @@ fn a_record_of_one_object_never_leads_to_its_successor() {
         let element = first.token().as_raw();
         let reader = {
             let ledger = ledger.clone();
-            thread::spawn(move || match ledger.unclaimed(element).look_up() {
-                Found::Live((_, object), _) => assert_eq!(object, "first"),
-                Found::Gone(token) => assert_eq!(token.as_raw(), element),
-                Found::Unknown => panic!("the token was known once"),
+            thread::spawn(move || {
+                let reached = |object: &&'static str, _: &_| Ok::<_, ()>(*object);
+                match ledger.unclaimed(element).reach(reached) {
+                    Found::Live(object) => assert_eq!(object, "first"),
+                    Found::Gone(token) => assert_eq!(token.as_raw(), element),
+                    Found::Missed(()) | Found::Unknown => panic!("the token was known once"),
+                }
             })
         };
         drop(first);

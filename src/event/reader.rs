@@ -82,16 +82,13 @@ impl AsyncEvents {
     ///
     /// # Errors
     /// As [`next`](Self::next).
+    #[inline]
     pub fn try_next(&self) -> Result<Option<AsyncEvent>, EventError> {
-        let file = self.source.file();
-        file.check()?;
-        // Asked before the read: what was queued when the end was announced is still read.
-        let is_ending = file.is_ending();
-        let read = self.source.read();
-        if is_ending && matches!(read, Ok(None)) {
-            return Err(file.ending().unwrap_or(EventError::ContextClosed));
+        // Asked before the read: what was queued when an end was announced is still read.
+        if self.source.file().is_undisturbed() {
+            return self.source.read();
         }
-        read
+        self.next_until(Until::Now)
     }
 
     /// Ends this reader and all others of the same queue, those that are waiting as well, with [`EventError::Stopped`]. For good; what is queued stays unread.

@@ -69,7 +69,6 @@ impl EventSource {
     }
 
     /// Reads one event, if there is one.
-    #[inline(always)]
     pub(super) fn read(&self) -> Result<Option<AsyncEvent>, EventError> {
         // Memory of our own, and large enough: the kernel takes the event off the queue, and
         // counts it, before it finds that it cannot store it.
@@ -77,24 +76,36 @@ impl EventSource {
         let len = match self.file.read(&mut bytes) {
             Ok(Some(len)) => len,
             Ok(None) => return Ok(None),
-            Err(Nix::EIO) => {
-                self.file.device_gone();
-                return Err(EventError::DeviceGone);
-            }
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(self.refused(errno)),
         };
-        let record = RawEvent::parse(bytes.get(..len).unwrap_or_default())?;
-        match record.kind.class() {
-            Class::Device
-                if record.kind == AsyncEventKind::DeviceFatal && record.port().is_some() =>
-            {
-                self.file.device_gone();
-            }
-            // Whoever posts to a queue pair wants to know that its state may have changed.
-            Class::Qp => self.file.note_error(),
-            _ => {}
+        let RawEvent { element, kind } = RawEvent::parse(bytes, len)?;
+        let class = kind.class();
+        if !class.is_object() {
+            return Ok(Some(self.of_no_object(kind, element)));
         }
-        let unclaimed = self.ledger.unclaimed(record.element);
-        Ok(Some(AsyncEvent::of(record, unclaimed)))
+        if class == Class::Qp {
+            // Whoever posts to a queue pair wants to know that its state may have changed.
+            self.file.note_error();
+        }
+        let unclaimed = self.ledger.unclaimed(element);
+        Ok(Some(AsyncEvent::of_object(kind, unclaimed)))
+    }
+
+    #[cold]
+    fn refused(&self, errno: Nix) -> EventError {
+        if errno == Nix::EIO {
+            self.file.device_gone();
+            return EventError::DeviceGone;
+        }
+        errno.into()
+    }
+
+    #[cold]
+    fn of_no_object(&self, kind: AsyncEventKind, element: u64) -> AsyncEvent {
+        let record = RawEvent { element, kind };
+        if kind == AsyncEventKind::DeviceFatal && record.port().is_some() {
+            self.file.device_gone();
+        }
+        AsyncEvent::of_no_object(record, self.ledger.unclaimed(element))
     }
 }

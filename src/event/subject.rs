@@ -5,13 +5,17 @@
 use std::any::Any;
 use std::fmt;
 
+use super::counter::Sort;
+use super::held::{Debt, Held, Owing};
 use super::ledger::{Found, Unclaimed};
 use super::record::RawEvent;
-use super::slot::Held;
+use super::slot::Slot;
+use super::sync::Arc;
 use super::{AsyncEventKind, Class, Token};
 use crate::cq::{CompletionQueue, WeakCompletionQueue};
 use crate::qp::{AnyQueuePair, WeakQueuePair};
 use crate::srq::{SharedReceiveQueue, WeakSharedReceiveQueue};
+use crate::teardown::Teardown as _;
 use crate::wq::{WeakWorkQueue, WorkQueue};
 
 /// One asynchronous event.
@@ -27,7 +31,7 @@ use crate::wq::{WeakWorkQueue, WorkQueue};
 #[must_use = "dropping an event acks it"]
 pub struct AsyncEvent {
     kind: AsyncEventKind,
-    held: Held<Subject, WeakObject>,
+    held: Held<Subject>,
 }
 
 /// What an event is about.
@@ -58,7 +62,22 @@ pub enum Subject {
     Unknown(u64),
     /// In the tests of this module: any object.
     #[cfg(all(test, not(uverbs_loom)))]
-    Probe(std::sync::Arc<()>),
+    Probe(Probe),
+}
+
+/// In the tests of this module: a handle of any object.
+#[cfg(all(test, not(uverbs_loom)))]
+#[derive(Clone)]
+pub struct Probe {
+    pub(super) object: Arc<()>,
+    slot: Arc<Slot>,
+}
+
+#[cfg(all(test, not(uverbs_loom)))]
+impl fmt::Debug for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Probe")
+    }
 }
 
 /// What a token leads to, without keeping it alive.
@@ -85,16 +104,44 @@ impl WeakObject {
     }
 
     /// `None` if the last handle is being dropped.
-    #[inline]
-    fn upgrade(&self) -> Option<Subject> {
+    #[inline(always)]
+    fn upgrade(&self, _slot: &Arc<Slot>) -> Option<Subject> {
         match self {
             Self::Cq(weak) => weak.upgrade().map(Subject::Cq),
             Self::Qp(weak) => weak.upgrade().map(Subject::Qp),
             Self::Srq(weak) => weak.upgrade().map(Subject::Srq),
             Self::Wq(weak) => weak.upgrade().map(Subject::Wq),
             #[cfg(all(test, not(uverbs_loom)))]
-            Self::Probe(_, weak) => weak.upgrade().map(Subject::Probe),
+            Self::Probe(_, weak) => weak.upgrade().map(|object| {
+                let slot = Arc::clone(_slot);
+                Subject::Probe(Probe { object, slot })
+            }),
         }
+    }
+}
+
+/// Why an event cannot have its object.
+#[derive(Debug)]
+enum Missed {
+    /// Its type is of another kind of object.
+    Unfit,
+    /// The last handle is being dropped.
+    Going,
+}
+
+impl Owing for Subject {
+    #[inline(always)]
+    fn debt(&self) -> Option<Debt<'_>> {
+        let registration = match self {
+            Self::Cq(cq) => cq.registration(),
+            Self::Qp(qp) => qp.registration(),
+            Self::Srq(srq) => srq.registration(),
+            Self::Wq(wq) => wq.registration(),
+            Self::Port(_) | Self::Device | Self::Gone(_) | Self::Unknown(_) => return None,
+            #[cfg(all(test, not(uverbs_loom)))]
+            Self::Probe(probe) => return Some(Debt::new(&probe.slot, Sort::Asynchronous)),
+        };
+        Some(registration.debt(Sort::Asynchronous))
     }
 }
 
@@ -105,38 +152,51 @@ impl fmt::Debug for WeakObject {
 }
 
 impl AsyncEvent {
-    /// Finds out what a record is about.
+    /// Finds out what a record is about whose type says that it is an object.
     ///
     /// Only an object's own handler puts a token into a record, whatever the type says, and the
-    /// kernel counts the record for that object. So a token is looked up, or acked on the object's
-    /// behalf, even where the type would not lead one to expect it.
+    /// kernel counts the record for that object. So a token is looked up, and acked on the object's
+    /// behalf where the type does not fit it.
     #[inline(always)]
-    pub(super) fn of(record: RawEvent, unclaimed: Unclaimed<'_, WeakObject>) -> Self {
-        let RawEvent { element, kind } = record;
-        let unknown = Subject::Unknown(element);
-        let (subject, ack) = match kind.class() {
-            Class::Device if record.port().is_some() => (Subject::Device, None),
-            Class::Port => (record.port().map_or(unknown, Subject::Port), None),
-            Class::Device | Class::Unknown => (unknown, None),
-            class @ (Class::Cq | Class::Qp | Class::Srq | Class::Wq) => {
-                let reach = |token, object: &WeakObject| match object.class() == class {
-                    true => object.upgrade().unwrap_or(Subject::Gone(token)),
-                    false => Subject::Unknown(element),
-                };
-                match unclaimed.reach(reach) {
-                    // Acked here, if there is nobody to do it later.
-                    Found::Live(missed @ (Subject::Gone(_) | Subject::Unknown(_)), _) => {
-                        (missed, None)
-                    }
-                    Found::Live(live, ack) => (live, Some(ack)),
-                    Found::Gone(token) => (Subject::Gone(token), None),
-                    Found::Unknown => (unknown, None),
-                }
+    pub(super) fn of_object(kind: AsyncEventKind, unclaimed: Unclaimed<'_, WeakObject>) -> Self {
+        let element = unclaimed.element();
+        let class = kind.class();
+        let reach = move |object: &WeakObject, slot: &Arc<Slot>| {
+            if object.class() != class {
+                return Err(Missed::Unfit);
             }
+            let live = object.upgrade(slot).ok_or(Missed::Going)?;
+            Ok(Held::new(live))
+        };
+        let held = match unclaimed.reach(reach) {
+            Found::Live(held) => held,
+            other => Self::of_nobody(element, other),
+        };
+        Self { kind, held }
+    }
+
+    #[cold]
+    fn of_nobody(element: u64, found: Found<Held<Subject>, Missed>) -> Held<Subject> {
+        Held::new(match (found, Token::from_raw(element)) {
+            (Found::Live(held), _) => return held,
+            (Found::Gone(token), _) | (Found::Missed(Missed::Going), Some(token)) => {
+                Subject::Gone(token)
+            }
+            (Found::Missed(_) | Found::Unknown, _) => Subject::Unknown(element),
+        })
+    }
+
+    /// The same where the type says that it is no object. The record is acked if a token is in it
+    /// nevertheless.
+    pub(super) fn of_no_object(record: RawEvent, _acked: Unclaimed<'_, WeakObject>) -> Self {
+        let subject = match (record.kind.class(), record.port()) {
+            (Class::Device, Some(_)) => Subject::Device,
+            (Class::Port, Some(port)) => Subject::Port(port),
+            _ => Subject::Unknown(record.element),
         };
         Self {
-            kind,
-            held: Held::new(subject, ack),
+            kind: record.kind,
+            held: Held::new(subject),
         }
     }
 

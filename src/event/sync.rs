@@ -12,7 +12,7 @@ use std::sync as source;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-pub(crate) use self::source::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(crate) use self::source::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub(crate) use self::source::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -33,6 +33,21 @@ impl<T> Lock<T> {
 
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         work(&mut lock(&self.0))
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, T> {
+        Guard(lock(&self.0))
+    }
+}
+
+/// Its value, as loom sees it.
+#[cfg(all(test, uverbs_loom))]
+pub(super) struct Guard<'l, T>(MutexGuard<'l, T>);
+
+#[cfg(all(test, uverbs_loom))]
+impl<T> Guard<'_, T> {
+    pub(super) fn value(&mut self) -> &mut T {
+        &mut self.0
     }
 }
 
@@ -93,6 +108,7 @@ impl Alarm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// An event lets go of its live handle before it acks.
+    #[cfg(all(test, uverbs_loom))]
     ReleaseBeforeAck,
     /// A destroy does not hide the object from look-ups.
     NoClosingMark,
@@ -110,6 +126,10 @@ pub(crate) enum Fault {
     SameGeneration,
     /// A failed create wakes nobody.
     SilentAbort,
+    /// Whoever waits for acks is counted only after it has looked whether they are there.
+    CountAfterLook,
+    /// An ack does not order what was done with the object before what comes after the destroy.
+    RelaxedAck,
     /// Who waits for a queue can be woken by its destroy only from after the arming on.
     #[cfg(all(test, uverbs_loom))]
     HangAfterArming,

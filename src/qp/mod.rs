@@ -275,6 +275,11 @@ impl AnyQueuePair {
         self.inner.registration.counts()
     }
 
+    #[inline(always)]
+    pub(crate) fn registration(&self) -> &Registration {
+        &self.inner.registration
+    }
+
     /// Itself with the transport in the type, if it is reliable connected.
     #[must_use]
     pub fn as_rc(&self) -> Option<QueuePair<Rc>> {

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::Counts;
+use super::super::Sort;
+use super::super::held::{Debt, Held, Owing};
+use super::super::ledger::Registration;
 use super::super::ledger::{ClosePolicy, Found, Ledger, Refused};
-use super::super::slot::Held;
 use super::support::{A_WHILE, counts, is_gone, live};
 
 #[test]
@@ -96,13 +98,23 @@ fn a_record_lost_to_a_panic_is_acked_for_the_object() {
         .wait();
 }
 
+/// Leads to the object as a handle does.
+struct Handle<'a>(&'a Registration<()>);
+
+impl Owing for Handle<'_> {
+    fn debt(&self) -> Option<Debt<'_>> {
+        Some(self.0.debt(Sort::Asynchronous))
+    }
+}
+
 #[test]
 fn a_panic_while_an_event_is_handled_acks_it() {
     let ledger = Ledger::new();
     let registration = ledger.reserve().commit(());
     let element = registration.token().as_raw();
     let handle = || {
-        let _event = Held::new((), Some(live(&ledger, element).1));
+        std::mem::forget(live(&ledger, element));
+        let _event = Held::new(Handle(&registration));
         panic!("in the handler");
     };
     assert!(catch_unwind(AssertUnwindSafe(handle)).is_err());
@@ -296,9 +308,12 @@ fn events_and_destroys_from_all_sides_add_up() {
         thread::scope(|scope| {
             for _ in 0..read {
                 scope.spawn(|| match ledger.unclaimed(element).look_up() {
-                    Found::Live((_, object), ack) => {
-                        drop(Held::new(object.upgrade(), Some(ack)));
+                    Found::Live((object, ack)) => {
+                        let live = object.upgrade();
+                        drop(ack);
+                        drop(live);
                     }
+                    Found::Missed(()) => panic!("it was not missed"),
                     Found::Gone(token) => assert_eq!(token.as_raw(), element),
                     Found::Unknown => panic!("known"),
                 });

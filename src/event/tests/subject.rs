@@ -17,7 +17,7 @@ fn an_event_reaches_its_object_and_is_acked_when_dropped() {
         let event = rig.next();
         assert_eq!(event.kind(), kind);
         assert!(
-            matches!(event.subject(), Subject::Probe(live) if std::sync::Arc::ptr_eq(live, &object))
+            matches!(event.subject(), Subject::Probe(live) if std::sync::Arc::ptr_eq(&live.object, &object))
         );
         assert_eq!(registration.counts().outstanding, 1);
         event.ack();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use uverbs_abi::session::Status;
 
+use super::super::held::Ack;
 use super::super::ledger::{Found, Ledger};
-use super::super::slot::Ack;
 use super::super::source::EventSource;
 use super::super::{
     AsyncEvent, AsyncEventKind, AsyncEvents, Class, Counts, Registration, WeakObject,
@@ -100,9 +100,10 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Looks up a record that must lead to an object.
-pub(super) fn live<O: Clone>(ledger: &Ledger<O>, element: u64) -> (O, Ack<O>) {
+pub(super) fn live<O: Clone>(ledger: &Ledger<O>, element: u64) -> (O, Ack) {
     match ledger.unclaimed(element).look_up() {
-        Found::Live((_, object), ack) => (object, ack),
+        Found::Live(live) => live,
+        Found::Missed(()) => panic!("{element:#x} is missed"),
         Found::Gone(token) => panic!("{token:?} is gone"),
         Found::Unknown => panic!("{element:#x} is unknown"),
     }
