@@ -355,20 +355,26 @@ pub(crate) fn check_pages(bytes: &[u8]) -> Result<()> {
 /// The closing lines.
 #[allow(clippy::print_stdout, reason = "an example is there to be looked at")]
 pub(crate) fn report(options: &Options, took: Duration) {
-    // In whole numbers: what prints fractions would be a fiftieth of a small program.
-    let bytes = 2 * options.size as u128 * u128::from(options.iters);
+    // In whole numbers of 64 bits: what prints others would be a fiftieth of a small program.
+    let bytes = 2 * options.size as u64 * u64::from(options.iters);
     let nanoseconds = took.as_nanos().max(1);
-    let seconds = Hundredths(took.as_nanos() / 10_000_000);
+    let seconds = Hundredths::of(nanoseconds / 10_000_000);
     // A bit for each nanosecond is 1000 Mbit/s.
-    let rate = Hundredths(bytes * 8 * 100_000 / nanoseconds);
+    let rate = Hundredths::of(u128::from(bytes) * 8 * 100_000 / nanoseconds);
     println!("{bytes} bytes in {seconds} seconds = {rate} Mbit/sec");
-    let each = Hundredths(took.as_nanos() / 10 / u128::from(options.iters.max(1)));
+    let each = Hundredths::of(nanoseconds / 10 / u128::from(options.iters.max(1)));
     let iters = options.iters;
     println!("{iters} iters in {seconds} seconds = {each} usec/iter");
 }
 
 /// A number with two places after the point.
-struct Hundredths(u128);
+struct Hundredths(u64);
+
+impl Hundredths {
+    fn of(count: u128) -> Self {
+        Self(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+}
 
 impl fmt::Display for Hundredths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

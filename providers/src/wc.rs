@@ -41,18 +41,21 @@ macro_rules! statuses {
 
         impl fmt::Debug for WcStatus {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match *self {
-                    $(Self::$name => f.write_str(stringify!($name)),)+
-                    Self(raw) => write!(f, "Unknown({raw})"),
+                // A table, which is a good deal smaller than an arm for each.
+                let names = &[$((Self::$name, stringify!($name)),)+];
+                match names.iter().find(|(status, _)| status == self) {
+                    Some((_, name)) => f.write_str(name),
+                    None => write!(f, "Unknown({})", self.0),
                 }
             }
         }
 
         impl fmt::Display for WcStatus {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match *self {
-                    $(Self::$name => f.write_str($text),)+
-                    Self(raw) => write!(f, "unknown status {raw}"),
+                let texts = &[$((Self::$name, $text),)+];
+                match texts.iter().find(|(status, _)| status == self) {
+                    Some((_, text)) => f.write_str(text),
+                    None => write!(f, "unknown status {}", self.0),
                 }
             }
         }

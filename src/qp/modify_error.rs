@@ -16,7 +16,7 @@ use crate::diagnose::PathFinding;
 use crate::error::{ObjectErrorCause, into_io};
 
 /// A change of attributes that was not made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModifyError {
     /// The queue pair's number.
@@ -34,6 +34,18 @@ pub struct ModifyError {
     /// What was looked up about the path and the values after the kernel had refused, from the
     /// nearest to the farthest.
     pub findings: Vec<PathFinding>,
+}
+
+/// Without what was given, which is two dozen fields, and what was found: the report tells both.
+impl fmt::Debug for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModifyError")
+            .field("qp_num", &self.qp_num)
+            .field("from", &self.from)
+            .field("to", &self.to)
+            .field("cause", &self.cause)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Display for ModifyError {

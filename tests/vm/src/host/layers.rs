@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<u8, Problem> {
         cargo.args(["test", "-p", "uverbs-vm", "--lib"]);
         cargo
     })?;
-    layer("instructions of the data path", {
+    layer("instructions, and a small program's size", {
         let mut cargo = cargo();
         cargo
             .args(["test", "-p", "uverbs-tools"])
