@@ -104,7 +104,8 @@ fn encode_rest(
     limits: &SendLimits,
     mut slot: Slot<'_, SEND_HEAD>,
 ) -> Result<(), PostCause> {
-    if encode_inline(wr, limits, slot.reborrow()) {
+    if encode_inline(wr, limits, slot.reborrow()) || encode_fetch(wr, limits.one(), slot.reborrow())
+    {
         Ok(())
     } else {
         encode_any(wr, limits, slot)
@@ -168,6 +169,40 @@ pub(super) fn encode_inline(
     true
 }
 
+/// Fills a slot with a READ or an atomic operation of one element, if that is what the request is, and sound: as
+/// in [`encode_send_one`].
+#[inline]
+pub(super) fn encode_fetch(wr: &SendWr<'_>, below: u32, mut slot: Slot<'_, SEND_HEAD>) -> bool {
+    let sge = match wr.op {
+        SendOp::Read {
+            into: [sge],
+            remote,
+        } if sge.len() < below => {
+            one_sided(IB_UVERBS_WR_RDMA_READ, remote, &mut slot);
+            *sge
+        }
+        SendOp::FetchAdd { into, remote, add } if into.len() == 8 && below != 0 => {
+            let opcode = IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD;
+            atomic(opcode, remote, [add, 0], &mut slot);
+            into
+        }
+        SendOp::CompareSwap {
+            into,
+            remote,
+            compare,
+            swap,
+        } if into.len() == 8 && below != 0 => {
+            let opcode = IB_UVERBS_WR_ATOMIC_CMP_AND_SWP;
+            atomic(opcode, remote, [compare, swap], &mut slot);
+            into
+        }
+        _ => return false,
+    };
+    slot.put_pair(sge.words());
+    common(wr, 0, 0, (sge.len(), 1), slot);
+    true
+}
+
 /// A request that names nothing at the peer: no address of an earlier one stays in its place.
 const NOWHERE: RemoteAddr = RemoteAddr {
     addr: 0,
@@ -189,7 +224,9 @@ fn encode_any(
             (IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, remote, imm, data)
         }
         SendOp::Read { into, remote } => (IB_UVERBS_WR_RDMA_READ, remote, 0, Payload::Sges(into)),
-        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => return atomic(wr, limits, slot),
+        SendOp::CompareSwap { into, .. } | SendOp::FetchAdd { into, .. } => {
+            return Err(not_atomic(into, limits));
+        }
     };
     let (data, inline) = match data {
         Payload::Sges(sges) => (elements(sges, limits.max_sge, slot.reborrow())?, 0),
@@ -290,38 +327,26 @@ fn common(
     slot.put_two::<{ DMA + 8 }>([pair(0, num_sge), 0]);
 }
 
-/// The two operations on 8 bytes at the peer.
-#[inline(never)]
-fn atomic(
-    wr: &SendWr<'_>,
-    limits: &SendLimits,
-    mut slot: Slot<'_, SEND_HEAD>,
-) -> Result<(), PostCause> {
-    let (opcode, into, remote, compare_add, swap) = match wr.op {
-        SendOp::CompareSwap {
-            into,
-            remote,
-            compare,
-            swap,
-        } => (IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, into, remote, compare, swap),
-        SendOp::FetchAdd { into, remote, add } => {
-            (IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD, into, remote, add, 0)
-        }
-        // Not reached: the caller gives nothing else.
-        _ => return Err(PostCause::AtomicLength { given: 0 }),
-    };
-    if into.len() != 8 {
-        return Err(PostCause::AtomicLength { given: into.len() });
-    }
-    let data = elements(&[into], limits.max_sge, slot.reborrow())?;
+/// What an operation on 8 bytes does, and with which of the peer's: added or compared, and put there.
+#[inline]
+fn atomic(opcode: u32, remote: RemoteAddr, values: [u64; 2], slot: &mut Slot<'_, SEND_HEAD>) {
     slot.put::<8>(pair(0, opcode));
     slot.put::<{ offset_of!(rxe_send_wqe, iova) }>(remote.addr);
     slot.put::<24>(remote.addr);
-    slot.put::<32>(compare_add);
-    slot.put::<40>(swap);
+    slot.put_two::<32>(values);
     slot.put::<48>(pair(remote.rkey.0, 0));
-    common(wr, 0, 0, data, slot);
-    Ok(())
+}
+
+/// What is wrong with an atomic operation that [`encode_fetch`] did not take.
+#[cold]
+fn not_atomic(into: Sge, limits: &SendLimits) -> PostCause {
+    match into.len() {
+        8 => PostCause::TooManySge {
+            given: 1,
+            max: limits.max_sge,
+        },
+        given => PostCause::AtomicLength { given },
+    }
 }
 
 /// Appends elements; gives the sum of their lengths, and their number.

@@ -14,7 +14,9 @@ use super::core::{Core, not_told, usable};
 use crate::error::{PostCause, PostError};
 use crate::ring::Corrupt;
 use crate::rxe::work::WorkQueue;
-use crate::rxe::wqe::{SEND_HEAD, SendLimits, encode_inline, encode_send, encode_send_one};
+use crate::rxe::wqe::{
+    SEND_HEAD, SendLimits, encode_fetch, encode_inline, encode_send, encode_send_one,
+};
 use crate::shared::SharedQueue;
 use crate::shelf::Numbered;
 use crate::wr::SendWr;
@@ -154,6 +156,7 @@ impl SendRing {
             if posted {
                 return self.tell::<RINGS>(1);
             }
+            return self.post_fetch::<RINGS>(wr);
         }
         self.post_batch::<RINGS>(wrs)
     }
@@ -172,6 +175,21 @@ impl SendRing {
         }
     }
 
+    /// One request that brings something back, for which there is room.
+    #[inline(never)]
+    fn post_fetch<const RINGS: bool>(&mut self, wr: &SendWr<'_>) -> Posted {
+        let below = self.below;
+        let posted = !self.core.has_no_reads()
+            && self
+                .work
+                .post_one(wr, |wr, slot| encode_fetch(wr, below, slot));
+        if posted {
+            self.tell::<RINGS>(1)
+        } else {
+            self.post_batch::<RINGS>(std::slice::from_ref(wr))
+        }
+    }
+
     #[inline(never)]
     fn post_batch<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Posted {
         if !self.core.is_sending(self.life) {
@@ -181,6 +199,21 @@ impl SendRing {
         let filled = self
             .work
             .fill_straight(wrs, |wr, slot| encode_send_one(wr, below, slot));
+        if filled {
+            self.publish::<RINGS>(wrs.len())
+        } else {
+            self.post_fetches::<RINGS>(wrs)
+        }
+    }
+
+    /// A batch, if all of them bring something back.
+    #[inline(never)]
+    fn post_fetches<const RINGS: bool>(&mut self, wrs: &[SendWr<'_>]) -> Posted {
+        let below = self.below;
+        let filled = !self.core.has_no_reads()
+            && self
+                .work
+                .fill_straight(wrs, |wr, slot| encode_fetch(wr, below, slot));
         if filled {
             self.publish::<RINGS>(wrs.len())
         } else {

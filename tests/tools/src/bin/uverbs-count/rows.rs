@@ -30,7 +30,7 @@ fn allocations() -> usize {
 pub(crate) const FORMS: [&str; 2] = ["exclusive", "shared"];
 
 /// The rows, in the order in which they come, with the work requests of one call.
-pub(crate) const ROWS: [(&str, u64); 8] = [
+pub(crate) const ROWS: [(&str, u64); 11] = [
     ("post_send_write_64", 1),
     ("post_send_inline_32", 1),
     ("post_send_batch16", 16),
@@ -39,6 +39,9 @@ pub(crate) const ROWS: [(&str, u64); 8] = [
     ("poll_1", 1),
     ("poll_16", 16),
     ("poll_empty", 1),
+    ("post_send_read_64", 1),
+    ("post_send_fetch_add", 1),
+    ("post_send_reads16", 16),
 ];
 
 /// Rows that have no form of one owner: an event is read, looked up, and acked.
@@ -95,10 +98,21 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let writes: Vec<SendWr<'_>> = (0..16)
         .map(|id| SendWr::write(id, &sges, remote).signaled())
         .collect();
+    let eight = memory.slice(..8)?;
+    let read = [SendWr::read(3, &sges, remote).signaled()];
+    let add = [SendWr::fetch_add(4, eight, remote, 1).signaled()];
+    let reads: Vec<SendWr<'_>> = (0..16)
+        .map(|id| SendWr::read(id, &sges, remote).signaled())
+        .collect();
     let receives: Vec<RecvWr<'_>> = (0..16).map(|id| RecvWr::new(id, &sges)).collect();
     // What is counted must not be compiled for these very requests.
     let (write, inline) = (black_box(&write[..]), black_box(&inline[..]));
     let (writes, receives) = (black_box(&writes[..]), black_box(&receives[..]));
+    let (read, add, reads) = (
+        black_box(&read[..]),
+        black_box(&add[..]),
+        black_box(&reads[..]),
+    );
     let receive = black_box(receives.get(..1).unwrap_or_default());
     let mut one = [Wc::default(); 1];
     let mut room = [Wc::default(); 16];
@@ -130,6 +144,9 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
                 || $polls.poll(&mut one).is_ok_and(|found| found.is_empty()),
                 || (),
             );
+            rounds(|| $sends.post_send(read).is_ok(), || send.drain());
+            rounds(|| $sends.post_send(add).is_ok(), || send.drain());
+            rounds(|| $sends.post_send(reads).is_ok(), || send.drain());
         };
     }
 
