@@ -344,19 +344,20 @@ impl Context {
 
     fn gid_table(&self, entries: &mut [raw::ib_uverbs_gid_entry]) -> Result<usize, CommandError> {
         let mut count = 0u64;
-        let command = Command::new(
+        let mut command = Command::new(
             "QUERY_GID_TABLE",
             object::DEVICE,
             method::device::QUERY_GID_TABLE,
-        )
-        .constant(
-            attr::query_gid_table::ENTRY_SIZE,
-            size_of::<raw::ib_uverbs_gid_entry>() as u64,
-        )
-        .flags(attr::query_gid_table::FLAGS, 0)
-        .output_bytes(attr::query_gid_table::RESP_ENTRIES, entries.as_mut_bytes())
-        .output(attr::query_gid_table::RESP_NUM_ENTRIES, &mut count);
-        self.session().run(command)?;
+        );
+        command
+            .constant(
+                attr::query_gid_table::ENTRY_SIZE,
+                size_of::<raw::ib_uverbs_gid_entry>() as u64,
+            )
+            .flags(attr::query_gid_table::FLAGS, 0)
+            .output_bytes(attr::query_gid_table::RESP_ENTRIES, entries.as_mut_bytes())
+            .output(attr::query_gid_table::RESP_NUM_ENTRIES, &mut count);
+        self.session().run(&mut command)?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 

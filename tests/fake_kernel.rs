@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 
 const RXE: u32 = 14;
 
-fn ask(kernel: &dyn Kernel, mut command: Command<'_>) -> Result<(), Errno> {
-    kernel.ioctl(RXE, &mut command)
+fn ask(kernel: &dyn Kernel, command: &mut Command<'_>) -> Result<(), Errno> {
+    kernel.ioctl(RXE, command)
 }
 
 fn get_context() -> Command<'static> {
@@ -25,7 +25,9 @@ fn get_context() -> Command<'static> {
 }
 
 fn destroy(name: &'static str, class: u16, method: u16, handle: u32) -> Command<'static> {
-    Command::new(name, class, method).object(attr::pd_destroy::HANDLE, handle)
+    let mut command = Command::new(name, class, method);
+    command.object(attr::pd_destroy::HANDLE, handle);
+    command
 }
 
 fn destroy_pd(handle: u32) -> Command<'static> {
@@ -35,7 +37,7 @@ fn destroy_pd(handle: u32) -> Command<'static> {
 /// An open file with a context.
 fn open(device: &FakeDevice) -> Arc<dyn Kernel> {
     let kernel = device.kernel();
-    ask(&*kernel, get_context()).unwrap();
+    ask(&*kernel, &mut get_context()).unwrap();
     kernel
 }
 
@@ -56,7 +58,8 @@ fn alloc_pd(kernel: &dyn Kernel) -> u32 {
 fn create_cq(kernel: &dyn Kernel, depth: u32) -> Result<(u32, mminfo), Errno> {
     let (mut granted, mut reply) = (0u32, rxe_create_cq_resp::default());
     let (token, vector) = (7u64, 0u32);
-    let mut command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE)
+    let mut command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE);
+    command
         .new_object(attr::cq_create::HANDLE)
         .input(attr::cq_create::CQE, &depth)
         .input(attr::cq_create::USER_HANDLE, &token)
@@ -64,7 +67,7 @@ fn create_cq(kernel: &dyn Kernel, depth: u32) -> Result<(u32, mminfo), Errno> {
         .output(attr::cq_create::RESP_CQE, &mut granted)
         .output_bytes(attr::uhw::OUT, reply.as_mut_bytes());
     kernel.ioctl(RXE, &mut command)?;
-    let handle = command.into_reply().unwrap().object().unwrap();
+    let handle = command.take_reply().unwrap().object().unwrap();
     Ok((handle, reply.mi))
 }
 
@@ -91,12 +94,12 @@ fn one_context_for_each_file_and_nothing_before_it() {
             method::device::QUERY_CONTEXT,
         )
     };
-    assert_eq!(ask(&*kernel, query()), Err(Errno::EINVAL));
+    assert_eq!(ask(&*kernel, &mut query()), Err(Errno::EINVAL));
     let mut frame = legacy::doorbell_frame(0);
     assert_eq!(kernel.write(&mut frame, &mut [0; 4]), Err(Errno::EINVAL));
-    ask(&*kernel, get_context()).unwrap();
-    assert_eq!(ask(&*kernel, get_context()), Err(Errno::EINVAL));
-    ask(&*kernel, query()).unwrap();
+    ask(&*kernel, &mut get_context()).unwrap();
+    assert_eq!(ask(&*kernel, &mut get_context()), Err(Errno::EINVAL));
+    ask(&*kernel, &mut query()).unwrap();
     // Another open file is another context.
     open(&device);
     let error = Context::on_kernel(kernel, "rxe0", Path::new("/dev/null"), 2).unwrap_err();
@@ -111,37 +114,38 @@ fn attributes_are_checked_before_anything_is_done() {
     const STRANGE: Attr<In<u32>> = Attr::new(99);
     let kernel = device().kernel();
     let value = 1u32;
-    let with_strange = || get_context().input(STRANGE, &value);
-    assert_eq!(ask(&*kernel, with_strange()), Err(Errno::EPROTONOSUPPORT));
-    assert_eq!(ask(&*kernel, with_strange().optional()), Ok(()));
+    let mut strange = get_context();
+    strange.input(STRANGE, &value);
+    assert_eq!(ask(&*kernel, &mut strange), Err(Errno::EPROTONOSUPPORT));
+    assert_eq!(ask(&*kernel, strange.optional()), Ok(()));
     let pd = alloc_pd(&*kernel);
     // Missing, too short, of the wrong sort.
-    let bare = Command::new("PD_DESTROY", object::PD, method::pd::DESTROY);
-    assert_eq!(ask(&*kernel, bare), Err(Errno::EINVAL));
+    let mut bare = Command::new("PD_DESTROY", object::PD, method::pd::DESTROY);
+    assert_eq!(ask(&*kernel, &mut bare), Err(Errno::EINVAL));
     let mut short = [0u8; 2];
-    let port = Command::new("QUERY_PORT", object::DEVICE, method::device::QUERY_PORT)
-        .constant(attr::query_port::PORT_NUM, 1)
+    let mut port = Command::new("QUERY_PORT", object::DEVICE, method::device::QUERY_PORT);
+    port.constant(attr::query_port::PORT_NUM, 1)
         .output(Attr::new(attr::query_port::RESP.id()), &mut short);
-    assert_eq!(ask(&*kernel, port), Err(Errno::EINVAL));
-    let number =
-        Command::new("PD_DESTROY", object::PD, method::pd::DESTROY).input(Attr::new(0), &pd);
-    assert_eq!(ask(&*kernel, number), Err(Errno::EINVAL));
-    let flags = Command::new(
+    assert_eq!(ask(&*kernel, &mut port), Err(Errno::EINVAL));
+    let mut number = Command::new("PD_DESTROY", object::PD, method::pd::DESTROY);
+    number.input(Attr::new(0), &pd);
+    assert_eq!(ask(&*kernel, &mut number), Err(Errno::EINVAL));
+    let mut flags = Command::new(
         "QUERY_GID_ENTRY",
         object::DEVICE,
         method::device::QUERY_GID_ENTRY,
-    )
-    .flags(attr::query_gid_entry::FLAGS, 1);
-    assert_eq!(ask(&*kernel, flags), Err(Errno::EINVAL));
+    );
+    flags.flags(attr::query_gid_entry::FLAGS, 1);
+    assert_eq!(ask(&*kernel, &mut flags), Err(Errno::EINVAL));
     // Write commands: no such command, and no room for the response.
     assert_eq!(
-        ask(&*kernel, Command::invoke_write("PEEK_CQ", 22)),
+        ask(&*kernel, &mut Command::invoke_write("PEEK_CQ", 22)),
         Err(Errno::EOPNOTSUPP)
     );
     let request = ib_uverbs_alloc_pd::default();
-    let alloc = Command::invoke_write("ALLOC_PD", 3).core_in(&request);
-    assert_eq!(ask(&*kernel, alloc), Err(Errno::ENOSPC));
-    ask(&*kernel, destroy_pd(pd)).unwrap();
+    let mut alloc = Command::invoke_write("ALLOC_PD", 3);
+    assert_eq!(ask(&*kernel, alloc.core_in(&request)), Err(Errno::ENOSPC));
+    ask(&*kernel, &mut destroy_pd(pd)).unwrap();
 }
 
 #[test]
@@ -153,11 +157,11 @@ fn handles_are_per_file_typed_and_given_out_again() {
     assert_eq!((pd, cq), (0, 1));
     assert_eq!(alloc_pd(&*other), 0);
     // Of another type, and of nobody.
-    assert_eq!(ask(&*kernel, destroy_pd(cq)), Err(Errno::EINVAL));
-    assert_eq!(ask(&*kernel, destroy_pd(9)), Err(Errno::ENOENT));
-    assert_eq!(ask(&*other, destroy_pd(cq)), Err(Errno::ENOENT));
-    ask(&*kernel, destroy_pd(pd)).unwrap();
-    assert_eq!(ask(&*kernel, destroy_pd(pd)), Err(Errno::ENOENT));
+    assert_eq!(ask(&*kernel, &mut destroy_pd(cq)), Err(Errno::EINVAL));
+    assert_eq!(ask(&*kernel, &mut destroy_pd(9)), Err(Errno::ENOENT));
+    assert_eq!(ask(&*other, &mut destroy_pd(cq)), Err(Errno::ENOENT));
+    ask(&*kernel, &mut destroy_pd(pd)).unwrap();
+    assert_eq!(ask(&*kernel, &mut destroy_pd(pd)), Err(Errno::ENOENT));
     assert_eq!(alloc_pd(&*kernel), 0);
     drop(kernel);
     let live = device.live();
@@ -225,14 +229,14 @@ fn after_a_removal_what_is_left_is_destroyed_once() {
     let (_, info) = create_cq(&*kernel, 4).unwrap();
     device.remove();
     // The look-up of a method comes first.
-    let unknown = Command::new("DRIVER_PROBE", object::DEVICE, 0x0FFF);
-    assert_eq!(ask(&*kernel, unknown), Err(Errno::EPROTONOSUPPORT));
+    let mut unknown = Command::new("DRIVER_PROBE", object::DEVICE, 0x0FFF);
+    assert_eq!(ask(&*kernel, &mut unknown), Err(Errno::EPROTONOSUPPORT));
     assert_eq!(create_cq(&*kernel, 4).unwrap_err(), Errno::EIO);
     assert_eq!(
         kernel.map(info.offset, info.size as usize).unwrap_err(),
         Errno::EIO
     );
-    assert_eq!(ask(&*kernel, destroy_pd(pd)), Ok(()));
-    assert_eq!(ask(&*kernel, destroy_pd(pd)), Err(Errno::ENOENT));
-    assert_eq!(ask(&*device.kernel(), get_context()), Err(Errno::EIO));
+    assert_eq!(ask(&*kernel, &mut destroy_pd(pd)), Ok(()));
+    assert_eq!(ask(&*kernel, &mut destroy_pd(pd)), Err(Errno::ENOENT));
+    assert_eq!(ask(&*device.kernel(), &mut get_context()), Err(Errno::EIO));
 }

@@ -104,8 +104,8 @@ fn ask_the_kernel(kernel: &dyn Kernel, mask: QpAttrMask, to: QpState, gid: Gid) 
         dest_qp_num: 17,
         ..Default::default()
     };
-    let mut command = Command::invoke_write("MODIFY_QP", MODIFY_QP).core_in(&request);
-    kernel.ioctl(RXE, &mut command).is_ok()
+    let mut command = Command::invoke_write("MODIFY_QP", MODIFY_QP);
+    kernel.ioctl(RXE, command.core_in(&request)).is_ok()
 }
 
 fn init() -> QpAttrMask {

@@ -5,13 +5,18 @@
 //! attribute, a longer one by address; outputs always travel by address; handles and descriptors
 //! travel as numbers.
 //!
-//! A [`Command`] keeps the slices that it borrows, not their addresses. Only [`sys`](crate::sys)
-//! makes addresses of them, at the moment of the call; a kernel played by a test reads and fills
-//! the slices. Building needs no `unsafe`, and cannot fail half-way: a mistake is remembered and
-//! told by [`Session::run`](crate::Session::run) before anything is sent.
+//! A [`Command`] is built where it stays, in the kernel's own form, but that it keeps the slices that it
+//! borrows and not their addresses. Only [`sys`](crate::sys) makes addresses of them, at the moment of
+//! the call; a kernel played by a test reads the [entries](Command::entries) and
+//! [answers](Command::answer) them. Building needs no `unsafe`, and cannot fail half-way: a mistake is
+//! remembered and told by [`Session::run`](crate::Session::run) before anything is sent.
+
+mod played;
+
+pub use played::{Entry, Value};
 
 use std::fmt;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -19,216 +24,169 @@ use crate::layout::ids::{
     Attr, Const, Fd, Flags, In, InBytes, NewFd, NewObject, Object, Out, OutBytes, attr, method,
     object,
 };
+use crate::layout::ioctl::{
+    UVERBS_ATTR_F_MANDATORY, UVERBS_ATTR_F_VALID_OUTPUT, UVERBS_ATTR_INLINE_MAX, UVERBS_ID_NS_SHIFT,
+};
+pub use crate::sys::wire::MAX_ATTRS;
+use crate::sys::wire::{Load, REPLY_FD_LEN, Wire};
 use crate::{Cause, CommandError};
-
-/// The most attributes that one command can carry.
-pub const MAX_ATTRS: usize = 16;
-
-/// What one attribute carries.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Value<'a> {
-    /// Up to 8 bytes, as they lie in memory, in the attribute itself.
-    Inline {
-        /// How many of the 8 bytes count.
-        len: u16,
-        /// The bytes, in memory order, the rest zero.
-        data: [u8; 8],
-    },
-    /// More than 8 bytes for the kernel to read.
-    In(&'a [u8]),
-    /// Bytes for the kernel to fill.
-    Out(&'a mut [u8]),
-    /// The handle of an existing object.
-    Object(u32),
-    /// Where the kernel leaves the handle of the object that the command creates.
-    NewObject(Option<u32>),
-    /// An existing descriptor.
-    Fd(BorrowedFd<'a>),
-    /// Where the kernel leaves the descriptor that the command creates.
-    NewFd(Option<OwnedFd>),
-    /// As [`Value::NewFd`], for a `write()` structure whose whole reply is the descriptor's number.
-    NewFdInReply(Option<OwnedFd>),
-}
-
-/// One attribute of a command.
-#[derive(Debug)]
-pub struct Entry<'a> {
-    /// Its number within the method.
-    pub id: u16,
-    /// Whether a kernel that does not know it must refuse the command.
-    pub mandatory: bool,
-    /// What it carries.
-    pub value: Value<'a>,
-    /// For outputs: whether the kernel says that it wrote it.
-    pub answered: bool,
-}
 
 /// A command under construction.
 pub struct Command<'a> {
     name: &'static str,
-    object: u16,
-    method: u16,
-    entries: [Option<Entry<'a>>; MAX_ATTRS],
-    len: usize,
-    /// Of each attribute's number the last six bits: most often enough to know that it is a new one.
+    wire: Wire<'a>,
+    /// Of each attribute's number the bits that tell it from the others, most often.
     seen: u64,
+    /// Which attributes are outputs that the kernel has to say that it wrote.
+    owed: u32,
+    /// Which attribute is a new object's, and which a new descriptor's.
+    new_object: Option<u8>,
+    new_fd: Option<u8>,
     fault: Option<&'static str>,
+    /// What the command has created.
+    object: Option<u32>,
+    fd: Option<OwnedFd>,
 }
 
 impl<'a> Command<'a> {
+    // What adds an attribute is inlined: its number and its place are then known when compiling, and a few
+    // stores are left of it.
+
     /// Starts a command; `name` is what errors call it.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn new(name: &'static str, object: u16, method: u16) -> Self {
         Self {
             name,
-            object,
-            method,
-            entries: [const { None }; MAX_ATTRS],
-            len: 0,
+            wire: Wire::new(object, method),
             seen: 0,
+            owed: 0,
+            new_object: None,
+            new_fd: None,
             fault: None,
+            object: None,
+            fd: None,
         }
     }
 
     /// Starts a command of the `write()` family, carried by the ioctl method INVOKE_WRITE.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn invoke_write(name: &'static str, number: u32) -> Self {
         let mut command = Self::new(name, object::DEVICE, method::device::INVOKE_WRITE);
-        command.add(attr::invoke_write::WRITE_CMD.id(), constant(number.into()));
+        command.constant(attr::invoke_write::WRITE_CMD, number.into());
         command
     }
 
     /// Adds the request and the response of a `write()` command.
-    #[inline]
-    #[must_use]
-    pub fn core<Req, Resp>(mut self, request: &'a Req, response: &'a mut Resp) -> Self
+    #[inline(always)]
+    pub fn core<Req, Resp>(&mut self, request: &'a Req, response: &'a mut Resp) -> &mut Self
     where
         Req: IntoBytes + Immutable,
         Resp: FromBytes + IntoBytes,
     {
-        // Both before it is moved.
-        let request = in_bytes(request.as_bytes());
-        self.add(attr::invoke_write::CORE_IN.id(), request);
-        let response = Value::Out(response.as_mut_bytes());
-        self.add(attr::invoke_write::CORE_OUT.id(), response);
-        self
+        self.core_in(request)
+            .output_bytes(attr::invoke_write::CORE_OUT, response.as_mut_bytes())
     }
 
     /// Adds the request of a `write()` command that has no response.
-    #[inline]
-    #[must_use]
-    pub fn core_in<Req: IntoBytes + Immutable>(self, request: &'a Req) -> Self {
+    #[inline(always)]
+    pub fn core_in<Req: IntoBytes + Immutable>(&mut self, request: &'a Req) -> &mut Self {
         self.input_bytes(attr::invoke_write::CORE_IN, request.as_bytes())
     }
 
     /// Passes a value of the attribute's own type.
-    #[inline]
-    #[must_use]
-    pub fn input<T>(self, attr: Attr<In<T>>, value: &'a T) -> Self
+    #[inline(always)]
+    pub fn input<T>(&mut self, attr: Attr<In<T>>, value: &'a T) -> &mut Self
     where
         T: IntoBytes + Immutable,
     {
-        self.push_bytes(attr.id(), value.as_bytes())
+        self.add_in(attr.id(), value.as_bytes())
     }
 
     /// Passes bytes whose length the attribute leaves open.
-    #[inline]
-    #[must_use]
-    pub fn input_bytes(self, attr: Attr<InBytes>, bytes: &'a [u8]) -> Self {
-        self.push_bytes(attr.id(), bytes)
+    #[inline(always)]
+    pub fn input_bytes(&mut self, attr: Attr<InBytes>, bytes: &'a [u8]) -> &mut Self {
+        self.add_in(attr.id(), bytes)
     }
 
     /// Passes a number of the attribute's fixed set.
-    #[inline]
-    #[must_use]
-    pub fn constant(self, attr: Attr<Const>, value: u64) -> Self {
-        self.push(attr.id(), constant(value))
+    #[inline(always)]
+    pub fn constant(&mut self, attr: Attr<Const>, value: u64) -> &mut Self {
+        self.add(attr.id(), 8, value, Load::Inline)
     }
 
     /// Passes a set of flags; the kernel refuses bits that it does not know.
-    #[inline]
-    #[must_use]
-    pub fn flags(self, attr: Attr<Flags>, bits: u32) -> Self {
-        let mut data = [0; 8];
-        if let Some(low) = data.first_chunk_mut() {
-            *low = bits.to_ne_bytes();
-        }
-        self.push(attr.id(), Value::Inline { len: 4, data })
+    #[inline(always)]
+    pub fn flags(&mut self, attr: Attr<Flags>, bits: u32) -> &mut Self {
+        self.add_inline(attr.id(), &bits.to_ne_bytes())
     }
 
     /// Names an existing object.
-    #[inline]
-    #[must_use]
-    pub fn object(self, attr: Attr<Object>, handle: u32) -> Self {
-        self.push(attr.id(), Value::Object(handle))
+    #[inline(always)]
+    pub fn object(&mut self, attr: Attr<Object>, handle: u32) -> &mut Self {
+        self.add(attr.id(), 0, handle.into(), Load::Object)
     }
 
-    /// Asks for a new object; its handle is in the [`Reply`].
-    #[inline]
-    #[must_use]
-    pub fn new_object(self, attr: Attr<NewObject>) -> Self {
-        self.push(attr.id(), Value::NewObject(None))
+    /// Asks for a new object, one at most; its handle is in the [`Reply`].
+    #[inline(always)]
+    pub fn new_object(&mut self, attr: Attr<NewObject>) -> &mut Self {
+        let at = self.place();
+        if self.new_object.replace(at).is_some() {
+            self.spoil("more than one new object");
+        }
+        self.add(attr.id(), 0, 0, Load::NewObject)
     }
 
     /// Passes an existing descriptor.
-    #[inline]
-    #[must_use]
-    pub fn fd(self, attr: Attr<Fd>, fd: BorrowedFd<'a>) -> Self {
-        self.push(attr.id(), Value::Fd(fd))
+    #[inline(always)]
+    pub fn fd(&mut self, attr: Attr<Fd>, fd: BorrowedFd<'a>) -> &mut Self {
+        let number = i64::from(fd.as_raw_fd()).cast_unsigned();
+        self.add(attr.id(), 0, number, Load::Fd(fd))
     }
 
-    /// Asks for a new descriptor; it is in the [`Reply`].
-    #[inline]
-    #[must_use]
-    pub fn new_fd(self, attr: Attr<NewFd>) -> Self {
-        self.push(attr.id(), Value::NewFd(None))
+    /// Asks for a new descriptor, one at most; it is in the [`Reply`].
+    #[inline(always)]
+    pub fn new_fd(&mut self, attr: Attr<NewFd>) -> &mut Self {
+        self.add_new_fd();
+        // A descriptor that nobody writes back must not be taken for number 0.
+        self.add(attr.id(), 0, u64::MAX, Load::NewFd)
     }
 
     /// Asks for a new descriptor whose number is the whole response of a `write()` command.
-    #[inline]
-    #[must_use]
-    pub fn new_fd_in_reply(self, attr: Attr<OutBytes>) -> Self {
-        self.push(attr.id(), Value::NewFdInReply(None))
+    #[inline(always)]
+    pub fn new_fd_in_reply(&mut self, attr: Attr<OutBytes>) -> &mut Self {
+        self.add_new_fd();
+        self.add(attr.id(), REPLY_FD_LEN, 0, Load::NewFdInReply)
     }
 
     /// Receives a value of the attribute's own type.
-    #[inline]
-    #[must_use]
-    pub fn output<T>(self, attr: Attr<Out<T>>, value: &'a mut T) -> Self
+    #[inline(always)]
+    pub fn output<T>(&mut self, attr: Attr<Out<T>>, value: &'a mut T) -> &mut Self
     where
         T: FromBytes + IntoBytes,
     {
-        self.push(attr.id(), Value::Out(value.as_mut_bytes()))
+        self.add_out(attr.id(), value.as_mut_bytes())
     }
 
     /// Receives bytes whose length the attribute leaves open.
-    #[inline]
-    #[must_use]
-    pub fn output_bytes(self, attr: Attr<OutBytes>, bytes: &'a mut [u8]) -> Self {
-        self.push(attr.id(), Value::Out(bytes))
+    #[inline(always)]
+    pub fn output_bytes(&mut self, attr: Attr<OutBytes>, bytes: &'a mut [u8]) -> &mut Self {
+        self.add_out(attr.id(), bytes)
     }
 
     /// Marks the attribute added last as one that an older kernel may ignore.
-    #[inline]
-    #[must_use]
-    pub fn optional(mut self) -> Self {
-        if let Some(Some(entry)) = self.entries.get_mut(self.len.wrapping_sub(1)) {
-            entry.mandatory = false;
+    pub fn optional(&mut self) -> &mut Self {
+        let (attrs, _) = self.wire.parts_mut();
+        if let Some((last, before)) = attrs.split_last_mut() {
+            last.flags &= !UVERBS_ATTR_F_MANDATORY;
+            self.owed &= !(1 << before.len());
         }
         self
     }
 
-    /// Lets a provider add its own part.
-    #[inline]
-    #[must_use]
-    pub fn with(self, append: impl FnOnce(Self) -> Self) -> Self {
-        append(self)
-    }
-
     /// What errors call the command.
+    #[inline]
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -237,29 +195,20 @@ impl<'a> Command<'a> {
     /// The object type it is about.
     #[must_use]
     pub const fn object_id(&self) -> u16 {
-        self.object
+        self.wire.header().object_id
     }
 
     /// The method of that object type.
     #[must_use]
     pub const fn method_id(&self) -> u16 {
-        self.method
-    }
-
-    /// Its attributes, in the order in which they were added.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry<'a>> {
-        self.entries.iter().take(self.len).flatten()
-    }
-
-    /// Its attributes, for whoever carries the command out.
-    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry<'a>> {
-        self.entries.iter_mut().take(self.len).flatten()
+        self.wire.header().method_id
     }
 
     /// Whether it was built without a mistake.
     ///
     /// # Errors
     /// [`Cause::Malformed`] with what is wrong.
+    #[inline]
     pub fn check(&self) -> Result<(), CommandError> {
         match self.fault {
             None => Ok(()),
@@ -267,44 +216,64 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// Ends the borrows and keeps what the command created.
+    /// What the command created, once it has been carried out.
     ///
     /// # Errors
     /// [`Cause::BadReply`] if a mandatory output was left unwritten. What the command created is
     /// then given up: a descriptor is closed, a handle goes when the file is closed.
-    pub fn into_reply(mut self) -> Result<Reply, CommandError> {
-        self.take_reply()
+    #[inline]
+    pub fn take_reply(&mut self) -> Result<Reply, CommandError> {
+        let reply = Reply {
+            command: self.name,
+            object: self.object.take(),
+            fd: self.fd.take(),
+        };
+        let no_object = self.new_object.is_some() && reply.object.is_none();
+        let no_fd = self.new_fd.is_some() && reply.fd.is_none();
+        if no_object || no_fd || !self.is_answered() {
+            return Err(self.error(Cause::BadReply("an output was not written")));
+        }
+        Ok(reply)
     }
 
-    /// As [`into_reply`](Self::into_reply), for whoever has the command only lent.
-    pub(crate) fn take_reply(&mut self) -> Result<Reply, CommandError> {
-        let command = self.name;
-        let mut reply = Reply {
-            command,
-            object: None,
-            fd: None,
-        };
-        let mut missing = false;
-        for entry in self.entries_mut() {
-            match &mut entry.value {
-                Value::NewObject(handle) => {
-                    reply.object = *handle;
-                    missing |= handle.is_none();
-                }
-                Value::NewFd(fd) | Value::NewFdInReply(fd) => {
-                    missing |= fd.is_none();
-                    reply.fd = fd.take();
-                }
-                Value::Out(_) => missing |= entry.mandatory && !entry.answered,
-                Value::Inline { .. } | Value::In(_) | Value::Object(_) | Value::Fd(_) => {}
+    /// Whether the kernel says of all outputs that it has to write that it wrote them.
+    #[inline]
+    fn is_answered(&self) -> bool {
+        let (attrs, _) = self.wire.parts();
+        let mut owed = self.owed;
+        while owed != 0 {
+            let at = owed.trailing_zeros() as usize;
+            if attrs.get(at).is_none_or(|attr| !is_answered(attr.flags)) {
+                return false;
             }
+            owed &= owed - 1;
         }
-        if missing {
-            let cause = Cause::BadReply("an output was not written");
-            Err(CommandError { command, cause })
-        } else {
-            Ok(reply)
+        true
+    }
+
+    /// For the one that hands it to the kernel.
+    #[inline]
+    pub(crate) const fn wire_mut(&mut self) -> &mut Wire<'a> {
+        &mut self.wire
+    }
+
+    /// After the kernel has carried it out: what it wrote back of new objects. `reply_fd` is what stands
+    /// where a descriptor's number was to go that is a whole response; `adopt` takes one over.
+    #[inline]
+    pub(crate) fn take_back(&mut self, reply_fd: u32, adopt: impl Fn(i64) -> Option<OwnedFd>) {
+        let (attrs, loads) = self.wire.parts();
+        let find = |at: Option<u8>| {
+            let at = usize::from(at?);
+            Some((attrs.get(at)?, loads.get(at)?))
+        };
+        if let Some((attr, _)) = find(self.new_object) {
+            self.object = u32::try_from(attr.data).ok();
         }
+        self.fd = match find(self.new_fd) {
+            Some((attr, Load::NewFd)) => adopt(attr.data.cast_signed()),
+            Some((attr, _)) if is_answered(attr.flags) => adopt(reply_fd.into()),
+            _ => None,
+        };
     }
 
     fn error(&self, cause: Cause) -> CommandError {
@@ -314,75 +283,100 @@ impl<'a> Command<'a> {
         }
     }
 
-    #[inline]
-    fn push_bytes(self, id: u16, bytes: &'a [u8]) -> Self {
-        self.push(id, in_bytes(bytes))
+    /// Remembers the first mistake.
+    #[cold]
+    fn spoil(&mut self, what: &'static str) {
+        self.fault.get_or_insert(what);
     }
 
-    // A command is some hundred bytes: what is inlined here keeps it from being moved with each
-    // attribute.
-    #[inline]
-    fn push(mut self, id: u16, value: Value<'a>) -> Self {
-        self.add(id, value);
+    /// Which attribute the next one is.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
+    const fn place(&self) -> u8 {
+        self.wire.count() as u8
+    }
+
+    #[inline(always)]
+    fn add_new_fd(&mut self) {
+        let at = self.place();
+        if self.new_fd.replace(at).is_some() {
+            self.spoil("more than one new descriptor");
+        }
+    }
+
+    /// Adds bytes for the kernel to read: in the attribute itself, if there is room.
+    #[inline(always)]
+    fn add_in(&mut self, id: u16, bytes: &'a [u8]) -> &mut Self {
+        if bytes.len() <= UVERBS_ATTR_INLINE_MAX {
+            return self.add_inline(id, bytes);
+        }
+        let len = self.len16(bytes.len());
+        self.add(id, len, 0, Load::In(bytes))
+    }
+
+    #[inline(always)]
+    fn add_inline(&mut self, id: u16, bytes: &[u8]) -> &mut Self {
+        let mut data = [0; UVERBS_ATTR_INLINE_MAX];
+        if let Some(start) = data.get_mut(..bytes.len()) {
+            start.copy_from_slice(bytes);
+        }
+        let len = self.len16(bytes.len());
+        self.add(id, len, u64::from_ne_bytes(data), Load::Inline)
+    }
+
+    #[inline(always)]
+    fn add_out(&mut self, id: u16, bytes: &'a mut [u8]) -> &mut Self {
+        let len = self.len16(bytes.len());
+        self.owed |= 1 << self.place();
+        self.add(id, len, 0, Load::Out(bytes))
+    }
+
+    /// A length as an attribute has it.
+    #[inline(always)]
+    fn len16(&mut self, len: usize) -> u16 {
+        u16::try_from(len).unwrap_or_else(|_| {
+            self.spoil("an attribute is longer than 65,535 bytes");
+            0
+        })
+    }
+
+    #[inline(always)]
+    fn add(&mut self, id: u16, len: u16, data: u64, load: Load<'a>) -> &mut Self {
+        let bit = bit(id);
+        if self.seen & bit != 0 && self.has(id) {
+            self.spoil("an attribute is given twice");
+        }
+        self.seen |= bit;
+        if !self.wire.push(id, len, data, load) {
+            self.spoil("more attributes than a command can carry");
+        }
         self
     }
 
-    fn add(&mut self, id: u16, value: Value<'a>) {
-        let too_long = match &value {
-            Value::In(bytes) => bytes.len() > usize::from(u16::MAX),
-            Value::Out(bytes) => bytes.len() > usize::from(u16::MAX),
-            _ => false,
-        };
-        let bit = 1 << (id & 63);
-        let may_be_there = self.seen & bit != 0;
-        self.seen |= bit;
-        if too_long {
-            self.fault
-                .get_or_insert("an attribute is longer than 65,535 bytes");
-        } else if may_be_there && self.entries().any(|entry| entry.id == id) {
-            self.fault.get_or_insert("an attribute is given twice");
-        } else if let Some(free) = self.entries.get_mut(self.len) {
-            *free = Some(Entry {
-                id,
-                mandatory: true,
-                value,
-                answered: false,
-            });
-            self.len += 1;
-        } else {
-            self.fault
-                .get_or_insert("more attributes than a command can carry");
-        }
+    #[cold]
+    #[inline(never)]
+    fn has(&self, id: u16) -> bool {
+        let (attrs, _) = self.wire.parts();
+        attrs.iter().any(|attr| attr.attr_id == id)
     }
 }
 
-/// A number of 8 bytes.
-#[inline]
-const fn constant<'a>(value: u64) -> Value<'a> {
-    Value::Inline {
-        len: 8,
-        data: value.to_ne_bytes(),
-    }
+/// One bit for each attribute of the core's, as far as they go, and one for each of the driver's.
+#[inline(always)]
+const fn bit(id: u16) -> u64 {
+    1 << (id & 31 | (id >> UVERBS_ID_NS_SHIFT & 1) << 5)
 }
 
-/// Bytes for the kernel to read: in the attribute itself, if there is room.
 #[inline]
-fn in_bytes(bytes: &[u8]) -> Value<'_> {
-    let mut data = [0; 8];
-    match (data.get_mut(..bytes.len()), u16::try_from(bytes.len())) {
-        (Some(start), Ok(len)) => {
-            start.copy_from_slice(bytes);
-            Value::Inline { len, data }
-        }
-        _ => Value::In(bytes),
-    }
+const fn is_answered(flags: u16) -> bool {
+    flags & UVERBS_ATTR_F_VALID_OUTPUT != 0
 }
 
 impl fmt::Debug for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(self.name)
-            .field("object", &self.object)
-            .field("method", &self.method)
+            .field("object", &self.object_id())
+            .field("method", &self.method_id())
             .field("attributes", &self.entries().collect::<Vec<_>>())
             .finish()
     }

@@ -250,9 +250,9 @@ impl Session {
     /// Whatever stood in the way. `EIO` is asked about once more with a harmless query; if that too
     /// says `EIO`, the device counts as removed from then on.
     #[inline]
-    pub fn run(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
+    pub fn run(&self, command: &mut Command<'_>) -> Result<Reply, CommandError> {
         self.check(command.name())?;
-        self.run_unchecked(&mut command)
+        self.run_unchecked(command)
     }
 
     /// Runs a command that the kernel also answers after the device is gone: a destroy.
@@ -260,14 +260,14 @@ impl Session {
     /// # Errors
     /// As [`run`](Self::run), but for a removed device the kernel itself is asked.
     #[inline]
-    pub fn run_destroy(&self, mut command: Command<'_>) -> Result<Reply, CommandError> {
+    pub fn run_destroy(&self, command: &mut Command<'_>) -> Result<Reply, CommandError> {
         if !self.is_ours() {
             return Err(CommandError {
                 command: command.name(),
                 cause: Cause::ForeignProcess,
             });
         }
-        self.run_unchecked(&mut command)
+        self.run_unchecked(command)
     }
 
     fn run_unchecked(&self, command: &mut Command<'_>) -> Result<Reply, CommandError> {
@@ -293,8 +293,8 @@ impl Session {
             "QUERY_CONTEXT",
             object::DEVICE,
             method::device::QUERY_CONTEXT,
-        )
-        .output(attr::query_context::NUM_COMP_VECTORS, &mut vectors);
+        );
+        query.output(attr::query_context::NUM_COMP_VECTORS, &mut vectors);
         let gone = self.kernel.ioctl(self.driver, &mut query) == Err(Errno::EIO);
         if gone {
             self.mark_gone();
@@ -368,13 +368,9 @@ impl Session {
     fn doorbell_ioctl(&self, qp_handle: u32) -> Result<(), CommandError> {
         let request = legacy::doorbell_request(qp_handle);
         let mut response = [0u8; legacy::DOORBELL_RESPONSE_LEN];
-        let command = Command::invoke_write(DOORBELL, IB_USER_VERBS_CMD_POST_SEND)
-            .input_bytes(
-                attr::invoke_write::CORE_IN,
-                zerocopy::IntoBytes::as_bytes(&request),
-            )
-            .output_bytes(attr::invoke_write::CORE_OUT, &mut response);
-        self.run(command).map(drop)
+        let mut command = Command::invoke_write(DOORBELL, IB_USER_VERBS_CMD_POST_SEND);
+        command.core(&request, &mut response);
+        self.run(&mut command).map(drop)
     }
 
     /// Maps a queue that a create command described.

@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use uverbs_abi::command::{Command, MAX_ATTRS, Value};
-use uverbs_abi::layout::ids::{attr, method, object};
-use uverbs_abi::sys::{Slice, Wire};
+use uverbs_abi::layout::ids::{Attr, attr, method, object};
+use uverbs_abi::sys::{Slice, laid_out};
 use uverbs_abi::{Cause, Errno, Kernel, Mapping, Session};
 use zerocopy::IntoBytes;
 
@@ -20,15 +20,8 @@ fn bytes(command: &mut Command<'_>) -> Vec<u8> {
         next += 0x1000;
         next
     };
-    let wire = Wire::new(RXE, command, address, &mut fd);
-    let attrs = usize::from(wire.header.num_attrs);
-    let mut bytes = wire.header.as_bytes().to_vec();
-    bytes.extend(
-        wire.attrs[..attrs]
-            .iter()
-            .flat_map(|attr| attr.as_bytes().to_vec()),
-    );
-    bytes
+    let (header, attrs) = laid_out(command, RXE, &mut fd, address);
+    [header.as_bytes(), attrs.as_bytes()].concat()
 }
 
 #[test]
@@ -37,7 +30,8 @@ fn cq_create() {
     let mut driver_part = [0u8; 16];
     let event_file = std::fs::File::open("/dev/null").unwrap();
     let fd = u8::try_from(event_file.as_raw_fd()).unwrap();
-    let mut command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE)
+    let mut command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE);
+    command
         .new_object(attr::cq_create::HANDLE)
         .input(attr::cq_create::CQE, &depth)
         .input(attr::cq_create::USER_HANDLE, &token)
@@ -66,7 +60,8 @@ fn cq_create() {
 #[test]
 fn a_write_command_in_an_ioctl() {
     let (request, mut response) = ([7u8; 40], [0u8; 12]);
-    let mut command = Command::invoke_write("REG_MR", 9)
+    let mut command = Command::invoke_write("REG_MR", 9);
+    command
         .input_bytes(attr::invoke_write::CORE_IN, &request)
         .output_bytes(attr::invoke_write::CORE_OUT, &mut response);
     #[rustfmt::skip]
@@ -83,8 +78,8 @@ fn a_write_command_in_an_ioctl() {
 
 #[test]
 fn a_descriptor_that_nobody_makes_is_not_number_0() {
-    let mut command = Command::new("ASYNC_EVENT_ALLOC", object::ASYNC_EVENT, 0)
-        .new_fd(attr::async_event_alloc::FD_HANDLE);
+    let mut command = Command::new("ASYNC_EVENT_ALLOC", object::ASYNC_EVENT, 0);
+    command.new_fd(attr::async_event_alloc::FD_HANDLE);
     let bytes = bytes(&mut command);
     assert_eq!(bytes[24..32], [0, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(bytes[32..], [0xFF; 8]);
@@ -115,19 +110,36 @@ fn session(answer: Option<Errno>) -> Session {
 #[test]
 fn mistakes_are_told_before_anything_is_sent() {
     let value = 1u32;
-    let twice = Command::new("CQ_CREATE", object::CQ, 0)
-        .input(attr::cq_create::CQE, &value)
-        .input(attr::cq_create::CQE, &value);
+    let mut twice = Command::new("CQ_CREATE", object::CQ, 0);
+    twice.input(attr::cq_create::CQE, &value);
+    twice.input(attr::cq_create::CQE, &value);
+    // Told apart from each other by nothing but the whole number.
+    let [mut alike, mut alike_twice] = [(); 2].map(|()| Command::new("CQ_CREATE", object::CQ, 0));
+    for id in [3, 35, 67, 35] {
+        alike_twice.input(Attr::new(id), &value);
+    }
+    for id in [3, 35, 67, 0x1003, 0x1023] {
+        alike.input(Attr::new(id), &value);
+    }
+    assert_eq!(alike.check(), Ok(()));
     let long = vec![0u8; 65_536];
-    let too_long =
-        Command::invoke_write("REG_MR", 9).input_bytes(attr::invoke_write::CORE_IN, &long);
+    let mut too_long = Command::invoke_write("REG_MR", 9);
+    too_long.input_bytes(attr::invoke_write::CORE_IN, &long);
     let mut too_many = Command::new("CQ_CREATE", object::CQ, 0);
     for id in 0..=u16::try_from(MAX_ATTRS).unwrap() {
-        too_many = too_many.input(uverbs_abi::layout::ids::Attr::new(id), &value);
+        assert_eq!(too_many.check(), Ok(()), "{id}");
+        too_many.input(Attr::new(id), &value);
     }
-    for command in [twice, too_long, too_many] {
+    let mut two_objects = Command::new("CQ_CREATE", object::CQ, 0);
+    two_objects
+        .new_object(Attr::new(0))
+        .new_object(Attr::new(1));
+    let mut two_fds = Command::new("COMP_CHANNEL_CREATE", object::COMP_CHANNEL, 0);
+    two_fds.new_fd(Attr::new(0)).new_fd_in_reply(Attr::new(1));
+    let all = [twice, alike_twice, too_long, too_many, two_objects, two_fds];
+    for mut command in all {
         let name = command.name();
-        let error = session(None).run(command).unwrap_err();
+        let error = session(None).run(&mut command).unwrap_err();
         assert_eq!(error.command, name);
         assert!(matches!(error.cause, Cause::Malformed(_)), "{error}");
     }
@@ -136,13 +148,14 @@ fn mistakes_are_told_before_anything_is_sent() {
 #[test]
 fn a_reply_that_leaves_something_out_is_none() {
     let mut granted = 0u32;
-    let command =
-        Command::new("CQ_CREATE", object::CQ, 0).output(attr::cq_create::RESP_CQE, &mut granted);
-    let error = session(None).run(command).unwrap_err();
+    let mut command = Command::new("CQ_CREATE", object::CQ, 0);
+    command.output(attr::cq_create::RESP_CQE, &mut granted);
+    let error = session(None).run(&mut command).unwrap_err();
     assert!(matches!(error.cause, Cause::BadReply(_)), "{error}");
-    let command = Command::new("CQ_CREATE", object::CQ, 0).new_object(attr::cq_create::HANDLE);
+    let mut command = Command::new("CQ_CREATE", object::CQ, 0);
+    command.new_object(attr::cq_create::HANDLE);
     assert!(matches!(
-        session(None).run(command).unwrap_err().cause,
+        session(None).run(&mut command).unwrap_err().cause,
         Cause::BadReply(_)
     ));
 }
@@ -157,7 +170,7 @@ fn what_a_kernel_cannot_do_is_told_from_what_it_refuses() {
         (Errno::ENOMEM, false),
     ] {
         let error = session(Some(errno))
-            .run(Command::new("X", object::DEVICE, 0))
+            .run(&mut Command::new("X", object::DEVICE, 0))
             .unwrap_err();
         assert_eq!(
             (error.is_unsupported(), error.errno()),
@@ -167,7 +180,7 @@ fn what_a_kernel_cannot_do_is_told_from_what_it_refuses() {
     // EIO, and EIO to the harmless question after it: the device is gone, and stays so.
     let session = session(Some(Errno::EIO));
     let error = session
-        .run(Command::new("X", object::DEVICE, 0))
+        .run(&mut Command::new("X", object::DEVICE, 0))
         .unwrap_err();
     assert!(error.is_device_gone() && session.is_gone());
 }
@@ -175,10 +188,49 @@ fn what_a_kernel_cannot_do_is_told_from_what_it_refuses() {
 #[test]
 fn entries_show_what_was_built() {
     let value = 5u32;
-    let command = Command::new("CQ_CREATE", object::CQ, 0)
-        .input(attr::cq_create::CQE, &value)
-        .optional();
+    let mut command = Command::new("CQ_CREATE", object::CQ, 0);
+    command.input(attr::cq_create::CQE, &value).optional();
     let entries: Vec<_> = command.entries().collect();
     assert_eq!(entries.len(), 1);
     assert!(!entries[0].mandatory && matches!(entries[0].value, Value::Inline { len: 4, .. }));
+}
+
+#[test]
+fn what_is_answered_arrives_and_is_in_the_reply() {
+    let (mut granted, mut ignored) = (0u32, 7u64);
+    let mut command = Command::new("CQ_CREATE", object::CQ, 0);
+    command
+        .new_object(attr::cq_create::HANDLE)
+        .output(attr::cq_create::RESP_CQE, &mut granted)
+        .output(Attr::new(40), &mut ignored)
+        .optional();
+    // As long as there is room, and only where there is an output.
+    assert!(command.answer(attr::cq_create::RESP_CQE.id(), &[1, 2, 3, 4, 5]));
+    assert!(!command.answer(attr::cq_create::HANDLE.id(), &[1]) && !command.answer(99, &[1]));
+    assert!(command.create_object(9));
+    assert_eq!(command.take_reply().unwrap().object(), Ok(9));
+    assert!(command.take_reply().is_err(), "taken");
+    // Laid out for another call it has not been answered.
+    assert!(command.create_object(9));
+    bytes(&mut command);
+    assert!(
+        command.take_reply().is_err(),
+        "an answer to the call before"
+    );
+    assert_eq!((granted, ignored), (u32::from_le_bytes([1, 2, 3, 4]), 7));
+}
+
+#[test]
+fn an_answer_that_is_taken_back_is_none() {
+    let mut granted = 0u32;
+    let mut command = Command::new("CQ_CREATE", object::CQ, 0);
+    command.output(attr::cq_create::RESP_CQE, &mut granted);
+    command.answer(attr::cq_create::RESP_CQE.id(), &[1; 4]);
+    command.unanswer();
+    assert!(command.take_reply().is_err());
+    assert_eq!(granted, 0);
+    let mut command = Command::new("X", object::DEVICE, 0);
+    assert!(!command.create_object(1), "it asks for none");
+    command.create_fd(std::fs::File::open("/dev/null").unwrap().into());
+    assert!(command.take_reply().unwrap().into_fd().is_err());
 }

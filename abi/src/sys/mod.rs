@@ -1,7 +1,7 @@
 //! UNSAFE ROOM 1: the system calls on a uverbs file, and nothing else.
 //!
 //! Ground truth: `rdma_user_ioctl.h` for the ioctl; `uverbs_main.c` for what `write`, `mmap` and
-//! `read` do. It must never interpret an error, retry, or keep an address after a call returns.
+//! `read` do. It must never interpret an error, retry, or use an address after a call returns.
 #![allow(
     unsafe_code,
     reason = "the ioctl, and taking over descriptors that the kernel made"
@@ -9,6 +9,9 @@
 
 pub(crate) mod bell;
 pub mod process;
+pub(crate) mod wire;
+
+pub use self::wire::Slice;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -19,12 +22,9 @@ use memmap2::MmapOptions;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::{Mode, fstat};
 
-use crate::command::{Command, Entry, MAX_ATTRS, Value};
+use crate::command::Command;
 use crate::kernel::Kernel;
-use crate::layout::ioctl::{
-    RDMA_VERBS_IOCTL, UVERBS_ATTR_F_MANDATORY, UVERBS_ATTR_F_VALID_OUTPUT, ib_uverbs_attr,
-    ib_uverbs_ioctl_hdr,
-};
+use crate::layout::ioctl::{RDMA_VERBS_IOCTL, ib_uverbs_attr, ib_uverbs_ioctl_hdr};
 use crate::legacy::Doorbell;
 use crate::{Errno, Mapping, legacy};
 
@@ -78,77 +78,18 @@ impl AsFd for UverbsFd {
     }
 }
 
-/// Header and attributes as the kernel reads them, and writes handles and flags back.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Wire {
-    /// The header.
-    pub header: ib_uverbs_ioctl_hdr,
-    /// The attributes; the header says how many count.
-    pub attrs: [ib_uverbs_attr; MAX_ATTRS],
-}
-
-impl Wire {
-    /// Lays a command out, with `address` deciding what stands for each slice.
-    #[must_use]
-    pub fn new(
-        driver: u32,
-        command: &mut Command<'_>,
-        mut address: impl FnMut(Slice<'_>) -> u64,
-        reply_fd: &mut u32,
-    ) -> Self {
-        let mut attrs = [ib_uverbs_attr::default(); MAX_ATTRS];
-        let (object_id, method_id) = (command.object_id(), command.method_id());
-        let mut count = 0u16;
-        for (entry, attr) in command.entries_mut().zip(attrs.iter_mut()) {
-            count += 1;
-            attr.attr_id = entry.id;
-            attr.flags = if entry.mandatory {
-                UVERBS_ATTR_F_MANDATORY
-            } else {
-                0
-            };
-            (attr.len, attr.data) = match &mut entry.value {
-                Value::Inline { len, data } => (*len, u64::from_ne_bytes(*data)),
-                Value::In(bytes) => (len16(bytes), address(Slice::In(bytes))),
-                Value::Out(bytes) => (len16(bytes), address(Slice::Out(bytes))),
-                Value::Object(handle) => (0, u64::from(*handle)),
-                // A descriptor that nobody writes back must not be taken for number 0.
-                Value::NewFd(_) => (0, u64::MAX),
-                Value::NewObject(_) => (0, 0),
-                Value::Fd(fd) => (0, i64::from(fd.as_raw_fd()).cast_unsigned()),
-                Value::NewFdInReply(_) => (
-                    4,
-                    address(Slice::Out(zerocopy::IntoBytes::as_mut_bytes(reply_fd))),
-                ),
-            };
-        }
-        let length =
-            size_of::<ib_uverbs_ioctl_hdr>() + usize::from(count) * size_of::<ib_uverbs_attr>();
-        let header = ib_uverbs_ioctl_hdr {
-            length: u16::try_from(length).unwrap_or(u16::MAX),
-            object_id,
-            method_id,
-            num_attrs: count,
-            driver_id: driver,
-            ..Default::default()
-        };
-        Self { header, attrs }
-    }
-}
-
-/// A slice of a command that the kernel gets by address.
-#[derive(Debug)]
-pub enum Slice<'s> {
-    /// The kernel reads it.
-    In(&'s [u8]),
-    /// The kernel writes it.
-    Out(&'s mut [u8]),
-}
-
-/// `Command` refuses anything longer when it is built.
-fn len16(bytes: &[u8]) -> u16 {
-    u16::try_from(bytes.len()).unwrap_or(u16::MAX)
+/// A command as the kernel would get it, with `address` deciding what stands for each slice: for tests, and
+/// for who counts what that costs. `reply_fd` is where the number of a descriptor goes that is a whole
+/// response.
+pub fn laid_out<'c>(
+    command: &'c mut Command<'_>,
+    driver: u32,
+    reply_fd: &mut u32,
+    address: impl FnMut(Slice<'_>) -> u64,
+) -> (&'c ib_uverbs_ioctl_hdr, &'c [ib_uverbs_attr]) {
+    let wire = command.wire_mut();
+    wire.lay_out(driver, reply_fd, address);
+    (wire.header(), wire.parts().0)
 }
 
 fn address_of(slice: Slice<'_>) -> u64 {
@@ -162,20 +103,19 @@ fn address_of(slice: Slice<'_>) -> u64 {
 impl Kernel for UverbsFd {
     fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno> {
         let mut reply_fd = u32::MAX;
-        let mut wire = Wire::new(driver, command, address_of, &mut reply_fd);
-        // SAFETY: `wire` is a header followed without a gap by the `num_attrs` attributes it
-        // announces (both are asserted to be 24 and 16 bytes with alignment 8), and outlives the
-        // call. Every address in it comes from a slice that `command` borrows, writable where the
-        // kernel writes, or from `reply_fd`; `len` is that slice's length, so the kernel stays
-        // inside; and it uses none of them after it returns.
+        let wire = command.wire_mut();
+        wire.lay_out(driver, &mut reply_fd, address_of);
+        // SAFETY: `wire` is a header followed without a gap by the `num_attrs` attributes that it
+        // announces, all of them written, and outlives the call. Where the kernel takes an attribute for
+        // an address, one has just been put there of a slice that `command` borrows, writable where the
+        // kernel writes, or of `reply_fd`; `len` is that slice's length, so the kernel stays inside; and
+        // it uses none of them after it returns.
         let result =
-            unsafe { libc::ioctl(self.file.as_raw_fd(), RDMA_VERBS_IOCTL as _, &raw mut wire) };
+            unsafe { libc::ioctl(self.file.as_raw_fd(), RDMA_VERBS_IOCTL as _, &raw mut *wire) };
         if result < 0 {
             return Err(Errno::last());
         }
-        for (entry, attr) in command.entries_mut().zip(wire.attrs.iter()) {
-            take_back(entry, attr, reply_fd);
-        }
+        command.take_back(reply_fd, adopt);
         Ok(())
     }
 
@@ -214,22 +154,9 @@ impl Kernel for UverbsFd {
     }
 }
 
-/// Reads back what the kernel left in one attribute of a command that succeeded.
-fn take_back(entry: &mut Entry<'_>, attr: &ib_uverbs_attr, reply_fd: u32) {
-    entry.answered = attr.flags & UVERBS_ATTR_F_VALID_OUTPUT != 0;
-    match &mut entry.value {
-        Value::NewObject(handle) => *handle = u32::try_from(attr.data).ok(),
-        Value::NewFd(fd) => *fd = i32::try_from(attr.data.cast_signed()).ok().and_then(adopt),
-        Value::NewFdInReply(fd) if entry.answered => *fd = reply_fd.try_into().ok().and_then(adopt),
-        _ => {}
-    }
-}
-
 /// Takes over a descriptor that the kernel has just made for us.
-fn adopt(fd: i32) -> Option<OwnedFd> {
-    if fd < 0 {
-        return None;
-    }
+fn adopt(number: i64) -> Option<OwnedFd> {
+    let fd = i32::try_from(number).ok().filter(|fd| *fd >= 0)?;
     // SAFETY: called only for a command that succeeded, with the number that the kernel wrote for
     // the descriptor it installed for this call (uverbs installs it on success only); nobody else
     // has been told of it, so it is ours alone.

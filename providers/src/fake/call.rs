@@ -6,7 +6,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use uverbs_abi::Errno;
-use uverbs_abi::command::{Command, Entry, Value};
+use uverbs_abi::command::{Command, Value};
 use uverbs_abi::layout::ids::attr::{invoke_write, uhw};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -22,7 +22,7 @@ impl<'c, 'a> Call<'c, 'a> {
     pub(super) fn new(command: &'c mut Command<'a>, specs: &[Spec]) -> Result<Self, Errno> {
         for entry in command.entries() {
             match specs.iter().find(|spec| spec.id == entry.id) {
-                Some(spec) => check(&entry.value, spec.kind)?,
+                Some(spec) => check(entry.value, spec.kind)?,
                 None if entry.mandatory => return Err(Errno::EPROTONOSUPPORT),
                 None => {}
             }
@@ -35,39 +35,33 @@ impl<'c, 'a> Call<'c, 'a> {
         Ok(Self { command })
     }
 
-    fn value(&self, id: u16) -> Option<&Value<'a>> {
-        let mut entries = self.command.entries();
-        entries
-            .find(|entry| entry.id == id)
-            .map(|entry| &entry.value)
-    }
-
-    fn entry(&mut self, id: u16) -> Option<&mut Entry<'a>> {
-        self.command.entries_mut().find(|entry| entry.id == id)
+    fn value(&self, id: u16) -> Option<Value<'_>> {
+        self.command.entry(id).map(|entry| entry.value)
     }
 
     pub(super) fn has(&self, id: u16) -> bool {
         self.value(id).is_some()
     }
 
-    fn bytes(&self, id: u16) -> &[u8] {
-        match self.value(id) {
-            Some(Value::Inline { len, data }) => data.get(..usize::from(*len)).unwrap_or_default(),
-            Some(Value::In(bytes)) => bytes,
-            _ => &[],
-        }
+    /// An input, read; nothing if it is too short.
+    fn read<T: FromBytes>(&self, id: u16) -> Option<T> {
+        let value = self.value(id)?;
+        let bytes = match &value {
+            Value::Inline { len, data } => data.get(..usize::from(*len))?,
+            Value::In(bytes) => bytes,
+            _ => return None,
+        };
+        T::read_from_prefix(bytes).ok().map(|(read, _)| read)
     }
 
     /// An input of fixed form.
     pub(super) fn input<T: FromBytes>(&self, id: u16) -> Result<T, Errno> {
-        let read = T::read_from_prefix(self.bytes(id));
-        read.map(|(value, _)| value).map_err(|_| Errno::EINVAL)
+        self.read(id).ok_or(Errno::EINVAL)
     }
 
     /// The request of a write command: too short is "no space".
     pub(super) fn request<T: FromBytes>(&self) -> Result<T, Errno> {
-        let read = T::read_from_prefix(self.bytes(invoke_write::CORE_IN.id()));
-        read.map(|(value, _)| value).map_err(|_| Errno::ENOSPC)
+        self.read(invoke_write::CORE_IN.id()).ok_or(Errno::ENOSPC)
     }
 
     /// Whether there is room for the response of a write command.
@@ -83,17 +77,13 @@ impl<'c, 'a> Call<'c, 'a> {
         self.answer(invoke_write::CORE_OUT.id(), response);
     }
 
-    /// The response of a write command that is a descriptor.
-    pub(super) fn respond_fd(&mut self, fd: OwnedFd) {
-        if let Some(entry) = self.entry(invoke_write::CORE_OUT.id()) {
-            entry.value = Value::NewFdInReply(Some(fd));
-            entry.answered = true;
-        }
-    }
-
     /// Bytes of the driver's part of the request.
     pub(super) fn driver_in(&self) -> usize {
-        self.bytes(uhw::IN.id()).len()
+        match self.value(uhw::IN.id()) {
+            Some(Value::Inline { len, .. }) => usize::from(len),
+            Some(Value::In(bytes)) => bytes.len(),
+            _ => 0,
+        }
     }
 
     /// The driver's part of the response: too little room is an error, as each driver says itself.
@@ -107,14 +97,14 @@ impl<'c, 'a> Call<'c, 'a> {
     pub(super) fn room(&self, id: u16) -> usize {
         match self.value(id) {
             Some(Value::Out(bytes)) => bytes.len(),
-            Some(Value::NewFdInReply(_)) => size_of::<u32>(),
+            Some(Value::NewFdInReply) => size_of::<u32>(),
             _ => 0,
         }
     }
 
     pub(super) fn handle(&self, id: u16) -> Option<u32> {
         match self.value(id) {
-            Some(Value::Object(handle)) => Some(*handle),
+            Some(Value::Object(handle)) => Some(handle),
             _ => None,
         }
     }
@@ -128,57 +118,33 @@ impl<'c, 'a> Call<'c, 'a> {
 
     /// Fills an output, as far as there is room.
     pub(super) fn answer<T: IntoBytes + Immutable + ?Sized>(&mut self, id: u16, value: &T) {
-        let Some(entry) = self.entry(id) else { return };
-        if let Value::Out(out) = &mut entry.value {
-            for (to, from) in out.iter_mut().zip(value.as_bytes()) {
-                *to = *from;
-            }
-            entry.answered = true;
-        }
+        self.command.answer(id, value.as_bytes());
     }
 
-    pub(super) fn created(&mut self, id: u16, handle: u32) {
-        if let Some(entry) = self.entry(id) {
-            entry.value = Value::NewObject(Some(handle));
-            entry.answered = true;
-        }
+    pub(super) fn created(&mut self, handle: u32) {
+        self.command.create_object(handle);
     }
 
-    pub(super) fn created_fd(&mut self, id: u16, fd: OwnedFd) {
-        if let Some(entry) = self.entry(id) {
-            entry.value = Value::NewFd(Some(fd));
-            entry.answered = true;
-        }
+    pub(super) fn created_fd(&mut self, fd: OwnedFd) {
+        self.command.create_fd(fd);
     }
 }
 
-/// Takes the answers of a command back, as if the kernel had left them out.
-pub(super) fn unanswer(command: &mut Command<'_>) {
-    for entry in command.entries_mut() {
-        match &mut entry.value {
-            Value::Out(out) => out.fill(0),
-            Value::NewFdInReply(fd) => drop(fd.take()),
-            _ => continue,
-        }
-        entry.answered = false;
-    }
-}
-
-fn check(value: &Value<'_>, kind: Kind) -> Result<(), Errno> {
+fn check(value: Value<'_>, kind: Kind) -> Result<(), Errno> {
     let fits = match (value, kind) {
-        (Value::Inline { len, .. }, Kind::In(want)) => usize::from(*len) == want,
+        (Value::Inline { len, .. }, Kind::In(want)) => usize::from(len) == want,
         (Value::In(bytes), Kind::In(want)) => bytes.len() == want,
         (Value::Inline { .. } | Value::In(_), Kind::InBytes) => true,
-        (Value::Inline { len, .. }, Kind::Const) => *len == 8,
+        (Value::Inline { len, .. }, Kind::Const) => len == 8,
         (Value::Inline { len: 4 | 8, data }, Kind::Flags(known)) => {
-            u64::from_ne_bytes(*data) & !u64::from(known) == 0
+            u64::from_ne_bytes(data) & !u64::from(known) == 0
         }
         (Value::Out(bytes), Kind::Out(least)) => bytes.len() >= least,
-        (Value::NewFdInReply(_), Kind::Out(least)) => size_of::<u32>() >= least,
+        (Value::NewFdInReply, Kind::Out(least)) => size_of::<u32>() >= least,
         (Value::Object(_), Kind::Object)
         | (Value::NewObject(_), Kind::NewObject)
         | (Value::Fd(_), Kind::Fd)
-        | (Value::NewFd(_), Kind::NewFd) => true,
+        | (Value::NewFd, Kind::NewFd) => true,
         _ => false,
     };
     if fits { Ok(()) } else { Err(Errno::EINVAL) }

@@ -22,7 +22,7 @@ impl World {
         let id = self.new_id();
         let (channel, user) = ChannelFile::new()?;
         self.file(file)?.channels.insert(id, channel);
-        call.respond_fd(user);
+        call.created_fd(user);
         Ok(())
     }
 

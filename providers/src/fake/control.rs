@@ -76,7 +76,7 @@ impl World {
             Method::AllocAsyncEvents => {
                 let (file, user) = AsyncFile::new()?;
                 self.file(at.1)?.asyncs.push(file);
-                call.created_fd(attr::async_event_alloc::FD_HANDLE.id(), user);
+                call.created_fd(user);
                 Ok(())
             }
             Method::CreateCq => self.create_cq(at, &mut call),

@@ -6,7 +6,6 @@ use uverbs_abi::sys::process::Mark;
 use uverbs_abi::{Command, Errno, Kernel, Mapping};
 
 use super::Shared;
-use super::call::unanswer;
 use super::world::{File, Id, World};
 
 /// An open file. Dropping it closes it, but for a forked child: what that has is a copy, and the
@@ -66,7 +65,7 @@ impl Kernel for OpenFile {
         let ((), is_unanswered) =
             self.call(name, |world| world.ioctl(self.at, driver, &mut *command))?;
         if is_unanswered {
-            unanswer(command);
+            command.unanswer();
         }
         Ok(())
     }

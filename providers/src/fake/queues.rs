@@ -108,7 +108,7 @@ impl World {
         let mi = self.offer(at, &ring)?;
         let id = self.new_id();
         let handle = self.new_handle(at.1, Kind::Cq, id)?;
-        call.created(attr::cq_create::HANDLE.id(), handle);
+        call.created(handle);
         call.answer(attr::cq_create::RESP_CQE.id(), &ring.capacity());
         call.answer(attr::uhw::OUT.id(), &rxe_create_cq_resp { mi });
         let cq = Cq {
@@ -151,7 +151,7 @@ impl World {
         let id = self.new_id();
         let handle = self.new_handle(at.1, Kind::Srq, id)?;
         let srq_num = 0x2_0001 + handle;
-        call.created(attr::srq_create::HANDLE.id(), handle);
+        call.created(handle);
         call.answer(attr::srq_create::RESP_MAX_WR.id(), &ring.capacity());
         call.answer(attr::srq_create::RESP_MAX_SGE.id(), &max_sge);
         call.answer(attr::srq_create::RESP_SRQ_NUM.id(), &srq_num);
@@ -229,7 +229,7 @@ impl World {
         device.next_qpn = if number >= 0x2_0000 { 17 } else { number + 1 };
         let id = self.new_id();
         let handle = self.new_handle(at.1, Kind::Qp, id)?;
-        call.created(attr::qp_create::HANDLE.id(), handle);
+        call.created(handle);
         call.answer(attr::qp_create::RESP_CAP.id(), &caps);
         call.answer(attr::qp_create::RESP_QP_NUM.id(), &number);
         call.answer(attr::uhw::OUT.id(), &rxe_create_qp_resp { rq_mi, sq_mi });
@@ -279,7 +279,7 @@ impl World {
         let id = self.new_id();
         let handle = self.new_handle(at.1, Kind::Wq, id)?;
         let wq_num = 0x3_0001 + handle;
-        call.created(attr::wq_create::HANDLE.id(), handle);
+        call.created(handle);
         call.answer(attr::wq_create::RESP_MAX_WR.id(), &max_wr);
         call.answer(attr::wq_create::RESP_MAX_SGE.id(), &max_sge);
         call.answer(attr::wq_create::RESP_WQ_NUM.id(), &wq_num);

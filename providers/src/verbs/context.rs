@@ -51,18 +51,18 @@ pub struct Context {
 /// The kernel's refusal.
 pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, CommandError> {
     let mut context = Context::default();
-    let command = Command::new("GET_CONTEXT", object::DEVICE, method::device::GET_CONTEXT)
+    let mut command = Command::new("GET_CONTEXT", object::DEVICE, method::device::GET_CONTEXT);
+    command
         .output(
             attr::get_context::NUM_COMP_VECTORS,
             &mut context.num_comp_vectors,
         )
-        .output(attr::get_context::CORE_SUPPORT, &mut context.core_support)
-        .with(|command| match uhw_out {
-            [] => command,
-            // Some drivers write nothing here.
-            bytes => command.output_bytes(attr::uhw::OUT, bytes).optional(),
-        });
-    session.run(command)?;
+        .output(attr::get_context::CORE_SUPPORT, &mut context.core_support);
+    if !uhw_out.is_empty() {
+        // Some drivers write nothing here.
+        command.output_bytes(attr::uhw::OUT, uhw_out).optional();
+    }
+    session.run(&mut command)?;
     Ok(context)
 }
 
@@ -72,13 +72,13 @@ pub fn get_context(session: &Session, uhw_out: &mut [u8]) -> Result<Context, Com
 /// # Errors
 /// The kernel's refusal.
 pub fn alloc_async_events(session: &Session) -> Result<OwnedFd, CommandError> {
-    let command = Command::new(
+    let mut command = Command::new(
         "ASYNC_EVENT_ALLOC",
         object::ASYNC_EVENT,
         method::async_event::ALLOC,
-    )
-    .new_fd(attr::async_event_alloc::FD_HANDLE);
-    session.run(command)?.into_fd()
+    );
+    command.new_fd(attr::async_event_alloc::FD_HANDLE);
+    session.run(&mut command)?.into_fd()
 }
 
 /// QUERY_DEVICE, extended.
@@ -102,10 +102,11 @@ pub fn query_port(
     port: u8,
 ) -> Result<ib_uverbs_query_port_resp_ex, CommandError> {
     let mut response = ib_uverbs_query_port_resp_ex::default();
-    let command = Command::new("QUERY_PORT", object::DEVICE, method::device::QUERY_PORT)
+    let mut command = Command::new("QUERY_PORT", object::DEVICE, method::device::QUERY_PORT);
+    command
         .constant(attr::query_port::PORT_NUM, u64::from(port))
         .output(attr::query_port::RESP, &mut response);
-    session.run(command)?;
+    session.run(&mut command)?;
     Ok(response)
 }
 
@@ -119,15 +120,16 @@ pub fn query_gid_entry(
     index: u32,
 ) -> Result<ib_uverbs_gid_entry, CommandError> {
     let mut entry = ib_uverbs_gid_entry::default();
-    let command = Command::new(
+    let mut command = Command::new(
         "QUERY_GID_ENTRY",
         object::DEVICE,
         method::device::QUERY_GID_ENTRY,
-    )
-    .constant(attr::query_gid_entry::PORT, u64::from(port))
-    .constant(attr::query_gid_entry::GID_INDEX, u64::from(index))
-    .flags(attr::query_gid_entry::FLAGS, 0)
-    .output(attr::query_gid_entry::RESP_ENTRY, &mut entry);
-    session.run(command)?;
+    );
+    command
+        .constant(attr::query_gid_entry::PORT, u64::from(port))
+        .constant(attr::query_gid_entry::GID_INDEX, u64::from(index))
+        .flags(attr::query_gid_entry::FLAGS, 0)
+        .output(attr::query_gid_entry::RESP_ENTRY, &mut entry);
+    session.run(&mut command)?;
     Ok(entry)
 }

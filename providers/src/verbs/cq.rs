@@ -18,11 +18,12 @@ use crate::types::CqHandle;
 /// The kernel's refusal.
 pub fn create_channel(session: &Session) -> Result<OwnedFd, CommandError> {
     let request = ib_uverbs_create_comp_channel::default();
-    let command =
-        Command::invoke_write("CREATE_COMP_CHANNEL", IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
-            .core_in(&request)
-            .new_fd_in_reply(attr::invoke_write::CORE_OUT);
-    session.run(command)?.into_fd()
+    let mut command =
+        Command::invoke_write("CREATE_COMP_CHANNEL", IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL);
+    command
+        .core_in(&request)
+        .new_fd_in_reply(attr::invoke_write::CORE_OUT);
+    session.run(&mut command)?.into_fd()
 }
 
 /// A new completion queue, as far as the kernel's own half goes.
@@ -44,25 +45,23 @@ pub fn create(
     uhw_out: &mut [u8],
 ) -> Result<Created, CommandError> {
     let mut depth = 0u32;
-    let command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE)
+    let mut command = Command::new("CQ_CREATE", object::CQ, method::cq::CREATE);
+    command
         .new_object(attr::cq_create::HANDLE)
         .input(attr::cq_create::CQE, &spec.depth)
         .input(attr::cq_create::USER_HANDLE, &spec.token)
         .input(attr::cq_create::COMP_VECTOR, &spec.vector)
-        .output(attr::cq_create::RESP_CQE, &mut depth)
-        .with(|command| match spec.channel {
-            Some(channel) => command.fd(attr::cq_create::COMP_CHANNEL, channel),
-            None => command,
-        })
-        .with(|command| match spec.events {
-            Some(events) => command.fd(attr::cq_create::EVENT_FD, events),
-            None => command,
-        })
-        .with(|command| match uhw_out {
-            [] => command,
-            bytes => command.output_bytes(attr::uhw::OUT, bytes),
-        });
-    let handle = CqHandle(session.run(command)?.object()?);
+        .output(attr::cq_create::RESP_CQE, &mut depth);
+    if !uhw_out.is_empty() {
+        command.output_bytes(attr::uhw::OUT, uhw_out);
+    }
+    if let Some(channel) = spec.channel {
+        command.fd(attr::cq_create::COMP_CHANNEL, channel);
+    }
+    if let Some(events) = spec.events {
+        command.fd(attr::cq_create::EVENT_FD, events);
+    }
+    let handle = CqHandle(session.run(&mut command)?.object()?);
     Ok(Created { handle, depth })
 }
 
@@ -72,10 +71,11 @@ pub fn create(
 /// The kernel's refusal; `EBUSY` while a queue pair uses it.
 pub fn destroy(session: &Session, cq: CqHandle) -> Result<CqReported, CommandError> {
     let mut reported = ib_uverbs_destroy_cq_resp::default();
-    let command = Command::new("CQ_DESTROY", object::CQ, method::cq::DESTROY)
+    let mut command = Command::new("CQ_DESTROY", object::CQ, method::cq::DESTROY);
+    command
         .object(attr::cq_destroy::HANDLE, cq.0)
         .output(attr::cq_destroy::RESP, &mut reported);
-    session.run_destroy(command)?;
+    session.run_destroy(&mut command)?;
     Ok(CqReported {
         completion: reported.comp_events_reported,
         asynchronous: reported.async_events_reported,
@@ -91,7 +91,7 @@ pub fn arm(session: &Session, cq: CqHandle, kind: Arm) -> Result<(), CommandErro
         cq_handle: cq.0,
         solicited_only: u32::from(kind == Arm::Solicited),
     };
-    let command =
-        Command::invoke_write("REQ_NOTIFY_CQ", IB_USER_VERBS_CMD_REQ_NOTIFY_CQ).core_in(&request);
-    session.run(command).map(drop)
+    let mut command = Command::invoke_write("REQ_NOTIFY_CQ", IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
+    command.core_in(&request);
+    session.run(&mut command).map(drop)
 }

@@ -50,9 +50,9 @@ pub unsafe fn register(
         ..Default::default()
     };
     let mut response = ib_uverbs_reg_mr_resp::default();
-    let command =
-        Command::invoke_write("REG_MR", IB_USER_VERBS_CMD_REG_MR).core(&request, &mut response);
-    session.run(command)?;
+    let mut command = Command::invoke_write("REG_MR", IB_USER_VERBS_CMD_REG_MR);
+    command.core(&request, &mut response);
+    session.run(&mut command)?;
     Ok(Registered {
         handle: MrHandle(response.mr_handle),
         lkey: Lkey(response.lkey),
@@ -65,7 +65,7 @@ pub unsafe fn register(
 /// # Errors
 /// The kernel's refusal; `EBUSY` or `EINVAL` while a memory window is bound to it.
 pub fn deregister(session: &Session, mr: MrHandle) -> Result<(), CommandError> {
-    let command = Command::new("MR_DESTROY", object::MR, method::mr::DESTROY)
-        .object(attr::mr_destroy::HANDLE, mr.0);
-    session.run_destroy(command).map(drop)
+    let mut command = Command::new("MR_DESTROY", object::MR, method::mr::DESTROY);
+    command.object(attr::mr_destroy::HANDLE, mr.0);
+    session.run_destroy(&mut command).map(drop)
 }

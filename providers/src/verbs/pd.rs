@@ -15,9 +15,9 @@ use crate::types::PdHandle;
 pub fn alloc(session: &Session) -> Result<PdHandle, CommandError> {
     let request = ib_uverbs_alloc_pd::default();
     let mut response = ib_uverbs_alloc_pd_resp::default();
-    let command =
-        Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD).core(&request, &mut response);
-    session.run(command)?;
+    let mut command = Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD);
+    command.core(&request, &mut response);
+    session.run(&mut command)?;
     Ok(PdHandle(response.pd_handle))
 }
 
@@ -26,7 +26,7 @@ pub fn alloc(session: &Session) -> Result<PdHandle, CommandError> {
 /// # Errors
 /// The kernel's refusal; `EBUSY` while something rests on it.
 pub fn dealloc(session: &Session, pd: PdHandle) -> Result<(), CommandError> {
-    let command = Command::new("PD_DESTROY", object::PD, method::pd::DESTROY)
-        .object(attr::pd_destroy::HANDLE, pd.0);
-    session.run_destroy(command).map(drop)
+    let mut command = Command::new("PD_DESTROY", object::PD, method::pd::DESTROY);
+    command.object(attr::pd_destroy::HANDLE, pd.0);
+    session.run_destroy(&mut command).map(drop)
 }

@@ -45,7 +45,8 @@ pub fn create(
     } else {
         0
     };
-    let command = Command::new("QP_CREATE", object::QP, method::qp::CREATE)
+    let mut command = Command::new("QP_CREATE", object::QP, method::qp::CREATE);
+    command
         .new_object(attr::qp_create::HANDLE)
         .object(attr::qp_create::PD_HANDLE, spec.pd.0)
         .object(attr::qp_create::SEND_CQ_HANDLE, spec.send_cq.0)
@@ -54,24 +55,20 @@ pub fn create(
         .input(attr::qp_create::USER_HANDLE, &spec.token)
         .input(attr::qp_create::CAP, &asked)
         .output(attr::qp_create::RESP_CAP, &mut granted)
-        .output(attr::qp_create::RESP_QP_NUM, &mut qp_num)
-        .with(|command| match spec.srq {
-            Some(srq) => command.object(attr::qp_create::SRQ_HANDLE, srq.0),
-            None => command,
-        })
-        .with(|command| match flags {
-            0 => command,
-            bits => command.flags(attr::qp_create::FLAGS, bits),
-        })
-        .with(|command| match spec.events {
-            Some(events) => command.fd(attr::qp_create::EVENT_FD, events),
-            None => command,
-        })
-        .with(|command| match uhw_out {
-            [] => command,
-            bytes => command.output_bytes(attr::uhw::OUT, bytes),
-        });
-    let handle = QpHandle(session.run(command)?.object()?);
+        .output(attr::qp_create::RESP_QP_NUM, &mut qp_num);
+    if !uhw_out.is_empty() {
+        command.output_bytes(attr::uhw::OUT, uhw_out);
+    }
+    if let Some(srq) = spec.srq {
+        command.object(attr::qp_create::SRQ_HANDLE, srq.0);
+    }
+    if flags != 0 {
+        command.flags(attr::qp_create::FLAGS, flags);
+    }
+    if let Some(events) = spec.events {
+        command.fd(attr::qp_create::EVENT_FD, events);
+    }
+    let handle = QpHandle(session.run(&mut command)?.object()?);
     Ok(Created {
         handle,
         qp_num: QpNum(qp_num),
@@ -98,8 +95,9 @@ pub fn modify(
         qp_handle: qp.0,
         ..*request
     };
-    let command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP).core_in(&request);
-    session.run(command).map(drop)
+    let mut command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP);
+    command.core_in(&request);
+    session.run(&mut command).map(drop)
 }
 
 /// MODIFY_QP to the error state.
@@ -130,9 +128,9 @@ pub fn query(
         ..Default::default()
     };
     let mut response = ib_uverbs_query_qp_resp::default();
-    let command =
-        Command::invoke_write("QUERY_QP", IB_USER_VERBS_CMD_QUERY_QP).core(&request, &mut response);
-    session.run(command)?;
+    let mut command = Command::invoke_write("QUERY_QP", IB_USER_VERBS_CMD_QUERY_QP);
+    command.core(&request, &mut response);
+    session.run(&mut command)?;
     Ok(response)
 }
 
@@ -154,9 +152,10 @@ pub fn query_state(session: &Session, qp: QpHandle) -> Result<QpState, CommandEr
 /// The kernel's refusal; `EBUSY` while a multicast group is attached or a command is under way.
 pub fn destroy(session: &Session, qp: QpHandle) -> Result<u32, CommandError> {
     let mut reported = ib_uverbs_destroy_qp_resp::default();
-    let command = Command::new("QP_DESTROY", object::QP, method::qp::DESTROY)
+    let mut command = Command::new("QP_DESTROY", object::QP, method::qp::DESTROY);
+    command
         .object(attr::qp_destroy::HANDLE, qp.0)
         .output(attr::qp_destroy::RESP, &mut reported);
-    session.run_destroy(command)?;
+    session.run_destroy(&mut command)?;
     Ok(reported.events_reported)
 }

@@ -33,7 +33,8 @@ pub fn create(
 ) -> Result<Created, CommandError> {
     let (mut max_wr, mut max_sge) = (0u32, 0u32);
     let limit = 0u32;
-    let command = Command::new("SRQ_CREATE", object::SRQ, method::srq::CREATE)
+    let mut command = Command::new("SRQ_CREATE", object::SRQ, method::srq::CREATE);
+    command
         .new_object(attr::srq_create::HANDLE)
         .object(attr::srq_create::PD_HANDLE, spec.pd.0)
         .constant(attr::srq_create::TYPE, u64::from(IB_UVERBS_SRQT_BASIC))
@@ -42,16 +43,14 @@ pub fn create(
         .input(attr::srq_create::MAX_SGE, &spec.max_sge)
         .input(attr::srq_create::LIMIT, &limit)
         .output(attr::srq_create::RESP_MAX_WR, &mut max_wr)
-        .output(attr::srq_create::RESP_MAX_SGE, &mut max_sge)
-        .with(|command| match spec.events {
-            Some(events) => command.fd(attr::srq_create::EVENT_FD, events),
-            None => command,
-        })
-        .with(|command| match uhw_out {
-            [] => command,
-            bytes => command.output_bytes(attr::uhw::OUT, bytes),
-        });
-    let handle = SrqHandle(session.run(command)?.object()?);
+        .output(attr::srq_create::RESP_MAX_SGE, &mut max_sge);
+    if !uhw_out.is_empty() {
+        command.output_bytes(attr::uhw::OUT, uhw_out);
+    }
+    if let Some(events) = spec.events {
+        command.fd(attr::srq_create::EVENT_FD, events);
+    }
+    let handle = SrqHandle(session.run(&mut command)?.object()?);
     Ok(Created {
         handle,
         max_wr,
@@ -75,13 +74,12 @@ pub fn set_limit(
         srq_limit: limit,
         ..Default::default()
     };
-    let command = Command::invoke_write("MODIFY_SRQ", IB_USER_VERBS_CMD_MODIFY_SRQ)
-        .core_in(&request)
-        .with(|command| match uhw_in {
-            [] => command,
-            bytes => command.input_bytes(attr::uhw::IN, bytes),
-        });
-    session.run(command).map(drop)
+    let mut command = Command::invoke_write("MODIFY_SRQ", IB_USER_VERBS_CMD_MODIFY_SRQ);
+    command.core_in(&request);
+    if !uhw_in.is_empty() {
+        command.input_bytes(attr::uhw::IN, uhw_in);
+    }
+    session.run(&mut command).map(drop)
 }
 
 /// QUERY_SRQ.
@@ -94,9 +92,9 @@ pub fn query(session: &Session, srq: SrqHandle) -> Result<ib_uverbs_query_srq_re
         ..Default::default()
     };
     let mut response = ib_uverbs_query_srq_resp::default();
-    let command = Command::invoke_write("QUERY_SRQ", IB_USER_VERBS_CMD_QUERY_SRQ)
-        .core(&request, &mut response);
-    session.run(command)?;
+    let mut command = Command::invoke_write("QUERY_SRQ", IB_USER_VERBS_CMD_QUERY_SRQ);
+    command.core(&request, &mut response);
+    session.run(&mut command)?;
     Ok(response)
 }
 
@@ -106,9 +104,10 @@ pub fn query(session: &Session, srq: SrqHandle) -> Result<ib_uverbs_query_srq_re
 /// The kernel's refusal; `EBUSY` while a queue pair uses it.
 pub fn destroy(session: &Session, srq: SrqHandle) -> Result<u32, CommandError> {
     let mut reported = ib_uverbs_destroy_srq_resp::default();
-    let command = Command::new("SRQ_DESTROY", object::SRQ, method::srq::DESTROY)
+    let mut command = Command::new("SRQ_DESTROY", object::SRQ, method::srq::DESTROY);
+    command
         .object(attr::srq_destroy::HANDLE, srq.0)
         .output(attr::srq_destroy::RESP, &mut reported);
-    session.run_destroy(command)?;
+    session.run_destroy(&mut command)?;
     Ok(reported.events_reported)
 }

@@ -32,7 +32,8 @@ pub fn create(
     uhw_out: &mut [u8],
 ) -> Result<Created, CommandError> {
     let (mut max_wr, mut max_sge, mut wq_num) = (0u32, 0u32, 0u32);
-    let command = Command::new("WQ_CREATE", object::WQ, method::wq::CREATE)
+    let mut command = Command::new("WQ_CREATE", object::WQ, method::wq::CREATE);
+    command
         .new_object(attr::wq_create::HANDLE)
         .object(attr::wq_create::PD_HANDLE, spec.pd.0)
         .object(attr::wq_create::CQ_HANDLE, spec.cq.0)
@@ -43,20 +44,17 @@ pub fn create(
         .flags(attr::wq_create::FLAGS, 0)
         .output(attr::wq_create::RESP_MAX_WR, &mut max_wr)
         .output(attr::wq_create::RESP_MAX_SGE, &mut max_sge)
-        .output(attr::wq_create::RESP_WQ_NUM, &mut wq_num)
-        .with(|command| match spec.events {
-            Some(events) => command.fd(attr::wq_create::EVENT_FD, events),
-            None => command,
-        })
-        .with(|command| match uhw_in {
-            [] => command,
-            bytes => command.input_bytes(attr::uhw::IN, bytes),
-        })
-        .with(|command| match uhw_out {
-            [] => command,
-            bytes => command.output_bytes(attr::uhw::OUT, bytes),
-        });
-    let handle = WqHandle(session.run(command)?.object()?);
+        .output(attr::wq_create::RESP_WQ_NUM, &mut wq_num);
+    if !uhw_out.is_empty() {
+        command.output_bytes(attr::uhw::OUT, uhw_out);
+    }
+    if let Some(events) = spec.events {
+        command.fd(attr::wq_create::EVENT_FD, events);
+    }
+    if !uhw_in.is_empty() {
+        command.input_bytes(attr::uhw::IN, uhw_in);
+    }
+    let handle = WqHandle(session.run(&mut command)?.object()?);
     Ok(Created {
         handle,
         wq_num: WqNum(wq_num),
@@ -71,9 +69,10 @@ pub fn create(
 /// The kernel's refusal; `EBUSY` while an indirection table uses it.
 pub fn destroy(session: &Session, wq: WqHandle) -> Result<u32, CommandError> {
     let mut reported = 0u32;
-    let command = Command::new("WQ_DESTROY", object::WQ, method::wq::DESTROY)
+    let mut command = Command::new("WQ_DESTROY", object::WQ, method::wq::DESTROY);
+    command
         .object(attr::wq_destroy::HANDLE, wq.0)
         .output(attr::wq_destroy::RESP, &mut reported);
-    session.run_destroy(command)?;
+    session.run_destroy(&mut command)?;
     Ok(reported)
 }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uverbs_providers::abi::command::{Entry, Value};
+use uverbs_providers::abi::command::Value;
 use uverbs_providers::abi::layout::ids::{method, object};
 use uverbs_providers::abi::{Command, Errno, Kernel, Mapping, Session};
 
@@ -97,34 +97,25 @@ impl Fake {
     }
 }
 
-fn entry<'c, 'a>(command: &'c mut Command<'a>, id: u16) -> Option<&'c mut Entry<'a>> {
-    command.entries_mut().find(|entry| entry.id == id)
-}
-
-fn input(command: &mut Command<'_>, id: u16) -> Vec<u8> {
-    match entry(command, id).map(|entry| &entry.value) {
-        Some(Value::Inline { len, data }) => data[..usize::from(*len)].to_vec(),
+fn input(command: &Command<'_>, id: u16) -> Vec<u8> {
+    match command.entry(id).map(|entry| entry.value) {
+        Some(Value::Inline { len, data }) => data[..usize::from(len)].to_vec(),
         Some(Value::In(bytes)) => bytes.to_vec(),
         other => panic!("attribute {id} is no input: {other:?}"),
     }
 }
 
-fn u32_in(command: &mut Command<'_>, id: u16) -> u32 {
+fn u32_in(command: &Command<'_>, id: u16) -> u32 {
     u32::from_ne_bytes(input(command, id)[..4].try_into().unwrap())
 }
 
 fn output(command: &mut Command<'_>, id: u16, bytes: &[u8]) {
-    let entry = entry(command, id).unwrap();
-    let Value::Out(out) = &mut entry.value else {
-        panic!("attribute {id} is no output")
-    };
-    out[..bytes.len()].copy_from_slice(bytes);
-    entry.answered = true;
+    assert!(command.answer(id, bytes), "attribute {id} is no output");
 }
 
-fn object(command: &mut Command<'_>, id: u16) -> u32 {
-    match entry(command, id).map(|entry| &entry.value) {
-        Some(Value::Object(handle)) => *handle,
+fn object(command: &Command<'_>, id: u16) -> u32 {
+    match command.entry(id).map(|entry| entry.value) {
+        Some(Value::Object(handle)) => handle,
         other => panic!("attribute {id} names no object: {other:?}"),
     }
 }
@@ -157,9 +148,7 @@ impl State {
 
     fn new_handle(&mut self, command: &mut Command<'_>) -> u32 {
         self.next += 1;
-        let entry = entry(command, 0).unwrap();
-        entry.value = Value::NewObject(Some(self.next));
-        entry.answered = true;
+        assert!(command.create_object(self.next), "it creates no object");
         self.next
     }
 
@@ -193,7 +182,7 @@ impl State {
         };
         let tail = (send_sge * 16).max(inline);
         let (send, sq_info) = self.offer(send_wr, log2_of(208 + tail));
-        let has_srq = entry(command, 3).is_some();
+        let has_srq = command.entry(3).is_some();
         let (recv, rq_info) = if has_srq {
             (None, vec![0; 16])
         } else {

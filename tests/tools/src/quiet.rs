@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use uverbs::Errno;
 use uverbs::abi::layout::rxe::queue_buf;
 use uverbs::abi::legacy::Doorbell;
-use uverbs::abi::sys::{Slice, UverbsFd, Wire};
+use uverbs::abi::sys::{Slice, UverbsFd, laid_out};
 use uverbs::abi::{Command, Kernel, Mapping};
 use uverbs::fake::Fabric;
 
@@ -126,7 +126,7 @@ impl Kernel for Quiet {
                 Slice::In(bytes) => bytes.as_ptr().addr() as u64,
                 Slice::Out(bytes) => bytes.as_ptr().addr() as u64,
             };
-            black_box(&Wire::new(driver, command, address, &mut fd));
+            black_box(&laid_out(command, driver, &mut fd, address));
         }
         self.aside(|| self.fake.ioctl(driver, command))
     }

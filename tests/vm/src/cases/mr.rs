@@ -119,9 +119,8 @@ impl Raw {
     fn new(session: Session) -> Result<Self, Failure> {
         let request = ib_uverbs_alloc_pd::default();
         let mut response = ib_uverbs_alloc_pd_resp::default();
-        let command = Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD)
-            .core(&request, &mut response);
-        session.run(command)?;
+        let mut command = Command::invoke_write("ALLOC_PD", IB_USER_VERBS_CMD_ALLOC_PD);
+        session.run(command.core(&request, &mut response))?;
         Ok(Self(session, response.pd_handle))
     }
 
@@ -136,9 +135,9 @@ impl Raw {
             ..Default::default()
         };
         let mut response = ib_uverbs_reg_mr_resp::default();
-        let command =
-            Command::invoke_write("REG_MR", IB_USER_VERBS_CMD_REG_MR).core(&request, &mut response);
-        self.0.run(command).map(drop).map_err(|error| error.errno())
+        let mut command = Command::invoke_write("REG_MR", IB_USER_VERBS_CMD_REG_MR);
+        let ran = self.0.run(command.core(&request, &mut response));
+        ran.map(drop).map_err(|error| error.errno())
     }
 }
 

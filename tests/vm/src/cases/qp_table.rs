@@ -140,9 +140,9 @@ fn ask_kernel(session: &Session, handle: u32, attr: &QpAttr) -> Result<(), Optio
         rnr_retry: attr.rnr_retry.unwrap_or_default(),
         ..Default::default()
     };
-    let command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP).core_in(&request);
+    let mut command = Command::invoke_write("MODIFY_QP", IB_USER_VERBS_CMD_MODIFY_QP);
     session
-        .run(command)
+        .run(command.core_in(&request))
         .map(drop)
         .map_err(|error| error.errno())
 }

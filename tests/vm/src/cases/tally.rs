@@ -68,7 +68,7 @@ impl Kernel for Tally {
         let with_events = ["CQ_DESTROY", "QP_DESTROY", "SRQ_DESTROY", "WQ_DESTROY"];
         if with_events.contains(&command.name()) {
             // A count of 32 bits, of a completion queue the second of two.
-            let count = command.entries().find_map(|entry| match &entry.value {
+            let count = command.entries().find_map(|entry| match entry.value {
                 Value::Out(bytes) => bytes.last_chunk().copied().map(u32::from_ne_bytes),
                 _ => None,
             });
