@@ -340,11 +340,9 @@ impl Teardown for CompletionQueue {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        let Self {
-            ops, gate, context, ..
-        } = self;
-        let session = context.session();
-        teardown::on_drop(gate, session, || ops.destroy());
+        if teardown::is_left(&mut self.gate, self.context.session()) {
+            let _ = self.ops.destroy();
+        }
     }
 }
 

@@ -45,6 +45,12 @@ impl Gate {
             .unwrap_or_else(PoisonError::into_inner);
         (!*held).then_some(Alone { destroyed: held })
     }
+
+    /// Whether the object is still to be destroyed, by the one who alone has it left: nobody can be in.
+    pub(crate) fn is_left(&mut self) -> bool {
+        let destroyed = self.destroyed.get_mut();
+        !*destroyed.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Alone<'_> {
@@ -60,7 +66,7 @@ mod tests {
 
     #[test]
     fn after_a_destroy_nobody_enters() {
-        let gate = Gate::default();
+        let mut gate = Gate::default();
         drop(gate.enter_alone());
         assert!(
             gate.enter().is_some(),
@@ -71,5 +77,6 @@ mod tests {
         }
         assert!(gate.enter().is_none());
         assert!(gate.enter_alone().is_none());
+        assert!(!gate.is_left() && Gate::default().is_left());
     }
 }

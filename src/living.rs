@@ -7,15 +7,22 @@
 //! It must never be looked at in a forked child: a thread that is not there may hold a lock. Whoever
 //! calls has asked the session, or has just had a command done.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use uverbs_providers::lock::Lock;
 use uverbs_providers::table::Table;
 use uverbs_providers::types::{AccessFlags, CqHandle, Lkey, PdHandle, QueueId, SrqHandle};
 
 /// The objects of one open device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Living {
-    table: Mutex<Table<Entry>>,
+    table: Lock<Table<Entry>>,
+}
+
+impl Default for Living {
+    fn default() -> Self {
+        Self {
+            table: Lock::new(Table::new()),
+        }
+    }
 }
 
 /// One object. Numbers of different kinds may be equal; its key says which kind it is.
@@ -43,12 +50,12 @@ pub(crate) struct Region {
 
 impl Living {
     pub(crate) fn enter(&self, holder: QueueId, rests: Rests) {
-        self.lock()
-            .insert(holder.key(), Entry::Queue(holder, rests));
+        let entry = Entry::Queue(holder, rests);
+        self.table.with(|table| table.insert(holder.key(), entry));
     }
 
     pub(crate) fn leave(&self, holder: QueueId) -> Option<Rests> {
-        match self.lock().remove(holder.key())? {
+        match self.table.with(|table| table.remove(holder.key()))? {
             Entry::Queue(_, rests) => Some(rests),
             Entry::Region(_) => None,
         }
@@ -56,39 +63,38 @@ impl Living {
 
     /// Who rests on something, in order.
     pub(crate) fn holders(&self, rests: impl Fn(&Rests) -> bool) -> Vec<QueueId> {
-        let mut found: Vec<QueueId> = Vec::new();
-        for (_, entry) in self.lock().iter() {
-            if let Entry::Queue(holder, on) = entry
-                && rests(on)
-            {
-                let place = found.partition_point(|other| other < holder);
-                found.insert(place, *holder);
-            }
-        }
+        let mut found: Vec<QueueId> = self.table.with(|table| {
+            let queues = table.iter().filter_map(|(_, entry)| match entry {
+                Entry::Queue(holder, on) if rests(on) => Some(*holder),
+                _ => None,
+            });
+            queues.collect()
+        });
+        found.sort_unstable();
         found
     }
 
     pub(crate) fn enter_region(&self, lkey: Lkey, region: Region) {
-        self.lock().insert(of_region(lkey), Entry::Region(region));
+        let entry = Entry::Region(region);
+        self.table
+            .with(|table| table.insert(of_region(lkey), entry));
     }
 
     pub(crate) fn leave_region(&self, lkey: Lkey) -> Option<Region> {
-        match self.lock().remove(of_region(lkey))? {
+        match self.table.with(|table| table.remove(of_region(lkey)))? {
             Entry::Region(region) => Some(region),
             Entry::Queue(..) => None,
         }
     }
 
     pub(crate) fn region(&self, lkey: Lkey) -> Option<Region> {
-        match self.lock().get(of_region(lkey))? {
-            Entry::Region(region) => Some(*region),
+        match self
+            .table
+            .with(|table| table.get(of_region(lkey)).copied())?
+        {
+            Entry::Region(region) => Some(region),
             Entry::Queue(..) => None,
         }
-    }
-
-    /// It holds whole entries, whatever panicked.
-    fn lock(&self) -> MutexGuard<'_, Table<Entry>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -316,9 +316,9 @@ impl Teardown for SharedReceiveQueue {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        let Self { ops, gate, pd, .. } = self;
-        let session = pd.context().session();
-        teardown::on_drop(gate, session, || ops.destroy());
+        if teardown::is_left(&mut self.gate, self.pd.context().session()) {
+            let _ = self.ops.destroy();
+        }
     }
 }
 

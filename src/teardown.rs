@@ -54,21 +54,11 @@ pub(crate) fn enter<'g>(
     gate.enter().ok_or(ObjectErrorCause::Destroyed)
 }
 
-/// The part of every object's `Drop` that speaks to the kernel: never waits for acks.
-pub(crate) fn on_drop<R>(
-    gate: &Gate,
-    session: &Session,
-    close: impl FnOnce() -> Result<R, CloseError>,
-) {
-    if !session.is_ours() {
-        // A forked child unmaps and closes, and touches no lock.
-        return;
-    }
-    if let Some(alone) = gate.enter_alone() {
-        // Nothing can be done about a refusal here; the object then goes with the open file.
-        let _ = close();
-        alone.destroyed();
-    }
+/// Whether an object that is being dropped, by its last handle, has a kernel object left to destroy. It
+/// never waits for acks; and nothing can be done about a refusal: the object then goes with the open file.
+pub(crate) fn is_left(gate: &mut Gate, session: &Session) -> bool {
+    // A forked child unmaps and closes, and touches no lock.
+    session.is_ours() && gate.is_left()
 }
 
 /// `destroy` and `destroy_timeout`.
@@ -90,25 +80,24 @@ fn run<T: Teardown>(
     policy: ClosePolicy,
     limit: Option<Duration>,
 ) -> Result<(), DestroyError<T>> {
-    let id = object.id();
-    let settling = match close(&object, policy) {
-        Ok(settling) => settling,
-        Err(cause) if cause.is_of_one_gone() => {
-            return Err(DestroyError::gone(id, cause, Held::default()));
-        }
-        Err(cause) => return Err(refused(object, cause)),
-    };
-    let outcome = match limit {
+    let outcome = close(&object, policy).map(|settling| match limit {
         None => {
             settling.wait();
             Ok(())
         }
         Some(limit) => settling.wait_timeout(limit),
-    };
-    outcome.map_err(|outstanding| {
-        let cause = DestroyErrorCause::StillHeld { outstanding };
-        DestroyError::gone(id, cause, held(&object))
-    })
+    });
+    match outcome {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(outstanding)) => Err(still_held(&object, outstanding)),
+        Err(cause) => Err(refused(object, cause)),
+    }
+}
+
+#[cold]
+fn still_held<T: Teardown>(object: &T, outstanding: u32) -> DestroyError<T> {
+    let cause = DestroyErrorCause::StillHeld { outstanding };
+    DestroyError::gone(object.id(), cause, held(object))
 }
 
 /// Which of an object's events are out, by what was read here.
@@ -120,8 +109,12 @@ fn held<T: Teardown>(object: &T) -> Held {
     }
 }
 
+#[cold]
 fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> {
     let id = object.id();
+    if cause.is_of_one_gone() {
+        return DestroyError::gone(id, cause, Held::default());
+    }
     let is_busy = matches!(cause, DestroyErrorCause::Busy { .. });
     let holders = if is_busy {
         object.holders()
@@ -140,7 +133,7 @@ fn refused<T: Teardown>(object: T, cause: DestroyErrorCause) -> DestroyError<T> 
 fn close<T: Teardown>(
     object: &T,
     policy: ClosePolicy,
-) -> Result<Settling<WeakObject>, DestroyErrorCause> {
+) -> Result<Settling<'_, WeakObject>, DestroyErrorCause> {
     if !object.session().is_ours() {
         return Err(CommandError {
             command: "DESTROY",

@@ -292,8 +292,9 @@ impl WqInner {
 
 impl Drop for WqInner {
     fn drop(&mut self) {
-        let session = self.pd.context().session();
-        teardown::on_drop(&self.gate, session, || self.close());
+        if teardown::is_left(&mut self.gate, self.pd.context().session()) {
+            let _ = self.close();
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! at the send queue", and as a `write()` it costs about half of what the ioctl costs. All other
 //! commands go through [`Command::invoke_write`](crate::Command::invoke_write).
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use zerocopy::IntoBytes;
@@ -52,30 +54,71 @@ pub fn doorbell_frame(qp_handle: u32) -> [u8; DOORBELL_LEN] {
     frame
 }
 
+/// Room for what the kernel answers to doorbells: at each of them it writes 4 bytes, and nobody reads
+/// them. Atomic, since rings of several threads may write it at the same time; and as far behind whatever
+/// lies before it as processors share memory.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Response {
+    apart: [u64; 8],
+    word: AtomicU32,
+}
+
+impl Response {
+    /// Room in which nothing has been written.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            apart: [0; 8],
+            word: AtomicU32::new(0),
+        }
+    }
+}
+
+impl AsRef<Self> for Response {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 /// A doorbell that is ready to be rung again and again.
-#[derive(Debug)]
 pub struct Doorbell {
     frame: [u8; DOORBELL_LEN],
     qp_handle: u32,
-    /// Where the frame says that the kernel is to put its response. Behind a pointer, so that it stays
-    /// where it is; atomic, since rings of several threads may write it at the same time.
-    _response: Box<AtomicU32>,
+    /// Keeps the room where the frame says that the kernel is to put its response. Shared, it neither
+    /// moves nor changes hands, so that a reference that it gave out could live as long as this does.
+    _home: Arc<dyn AsRef<Response> + Send + Sync>,
+}
+
+impl fmt::Debug for Doorbell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Doorbell(of queue pair {})", self.qp_handle)
+    }
 }
 
 impl Doorbell {
     /// The doorbell of one queue pair.
     #[must_use]
     pub fn new(qp_handle: u32) -> Self {
-        let response = Box::new(AtomicU32::new(0));
+        Self::answered_in(Arc::new(Response::new()), qp_handle)
+    }
+
+    /// The same, with room for the response in something that is there anyway.
+    #[must_use]
+    pub fn answered_in<H>(home: Arc<H>, qp_handle: u32) -> Self
+    where
+        H: AsRef<Response> + Send + Sync + 'static,
+    {
         let mut frame = doorbell_frame(qp_handle);
+        let response: &Response = (*home).as_ref();
         if let Some(slot) = frame.get_mut(8..16) {
-            let address = response.as_ptr().expose_provenance() as u64;
+            let address = response.word.as_ptr().expose_provenance() as u64;
             slot.copy_from_slice(&address.to_ne_bytes());
         }
         Self {
             frame,
             qp_handle,
-            _response: response,
+            _home: home,
         }
     }
 
@@ -133,7 +176,7 @@ pub fn is_doorbell(frame: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Doorbell, doorbell_frame, is_doorbell};
+    use super::{Doorbell, Response, doorbell_frame, is_doorbell};
 
     #[test]
     fn nothing_but_a_doorbell_is_one() {
@@ -152,7 +195,8 @@ mod tests {
         let doorbell = Doorbell::new(7);
         assert!(is_doorbell(doorbell.frame()));
         let mut expected = doorbell_frame(7);
-        let address = doorbell._response.as_ptr().addr() as u64;
+        let response: &Response = (*doorbell._home).as_ref();
+        let address = response.word.as_ptr().addr() as u64;
         expected[8..16].copy_from_slice(&address.to_ne_bytes());
         assert_eq!((doorbell.frame(), doorbell.qp_handle()), (&expected, 7));
     }

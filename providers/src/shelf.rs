@@ -135,16 +135,31 @@ impl<R> fmt::Debug for Turn<'_, R> {
 }
 
 impl<R> Slot<R> {
+    /// The thing, if it is here: asked in one comparison.
+    #[inline]
+    fn thing(&mut self) -> Result<&mut R, Absent> {
+        match self {
+            Self::Here(thing) => Ok(thing),
+            absent => Err(absent.why()),
+        }
+    }
+
+    /// Why it is not.
+    #[cold]
+    #[inline(never)]
+    const fn why(&self) -> Absent {
+        match self {
+            Self::Lent => Absent::InExclusiveUse,
+            Self::Here(_) | Self::Closed => Absent::Destroyed,
+        }
+    }
+
     #[inline]
     fn thing_or<T, E: From<Absent>>(
         &mut self,
         work: impl FnOnce(&mut R) -> Result<T, E>,
     ) -> Result<T, E> {
-        match self {
-            Self::Here(thing) => work(thing),
-            Self::Lent => Err(Absent::InExclusiveUse.into()),
-            Self::Closed => Err(Absent::Destroyed.into()),
-        }
+        work(self.thing()?)
     }
 }
 
@@ -175,11 +190,7 @@ impl<R: Numbered> Shelf<R> {
     /// [`Absent`].
     #[inline]
     pub fn with<T>(&self, work: impl FnOnce(&mut R) -> T) -> Result<T, Absent> {
-        self.slot(|slot| match slot {
-            Slot::Here(thing) => Ok(work(thing)),
-            Slot::Lent => Err(Absent::InExclusiveUse),
-            Slot::Closed => Err(Absent::Destroyed),
-        })
+        self.slot(|slot| slot.thing().map(work))
     }
 
     /// As [`with`](Self::with), for work that can fail itself: one answer, made under the lock.
@@ -235,7 +246,7 @@ impl<R: Numbered> Shelf<R> {
     pub fn try_quick<T>(&self, work: impl FnOnce(&mut R) -> Option<T>) -> (Option<T>, bool) {
         let answer = self.slot.try_quick(|slot| match slot {
             Slot::Here(thing) => work(thing),
-            Slot::Lent | Slot::Closed => None,
+            _ => None,
         });
         answer.unwrap_or((None, false))
     }
@@ -285,13 +296,12 @@ impl<R: Numbered> Shelf<R> {
     }
 
     fn remove(&self, leave: Slot<R>) -> Result<R, Absent> {
-        self.slot(|slot| match slot {
-            Slot::Here(_) => match std::mem::replace(slot, leave) {
+        self.slot(|slot| {
+            slot.thing()?;
+            match std::mem::replace(slot, leave) {
                 Slot::Here(thing) => Ok(thing),
-                Slot::Lent | Slot::Closed => Err(Absent::Destroyed),
-            },
-            Slot::Lent => Err(Absent::InExclusiveUse),
-            Slot::Closed => Err(Absent::Destroyed),
+                absent => Err(absent.why()),
+            }
         })
     }
 }

@@ -51,8 +51,15 @@ impl<V> Table<V> {
 
     /// Takes what has this number out.
     pub fn remove(&mut self, key: u64) -> Option<V> {
+        self.remove_if(key, |_| true)
+    }
+
+    /// Takes what has this number out, if it is what is meant.
+    #[inline]
+    pub fn remove_if(&mut self, key: u64, is_meant: impl FnOnce(&V) -> bool) -> Option<V> {
         let mut hole = self.find(key);
-        let (_, value) = self.places.get_mut(hole)?.take()?;
+        let place = self.places.get_mut(hole)?;
+        let (_, value) = place.take_if(|(_, value)| is_meant(value))?;
         self.len -= 1;
         if self.len == 0 && self.places.len() > KEPT {
             *self = Self::new();

@@ -8,10 +8,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::counter::Reported;
-use super::ledger::{Ledger, Registration};
-use super::slot::Slot;
-use super::sync::Arc;
-use super::token::Token;
+use super::ledger::Registration;
 
 /// A destroy that has begun: the object is hidden, the kernel is to be asked.
 ///
@@ -41,32 +38,29 @@ impl<'a, O> Closing<'a, O> {
     }
 
     /// The kernel has destroyed the object, of which it says that so many events were read.
-    pub(crate) fn closed(self, reported: impl Into<Reported>) -> Settling<O> {
+    pub(crate) fn closed(self, reported: impl Into<Reported>) -> Settling<'a, O> {
         self.settle(reported.into())
     }
 
     /// The object is gone, and the kernel could not say how many of its events were read. Those
     /// that this process has read are waited for.
-    pub(crate) fn closed_unknown(self) -> Settling<O> {
+    pub(crate) fn closed_unknown(self) -> Settling<'a, O> {
         self.settle(Reported::default())
     }
 
-    fn settle(mut self, reported: Reported) -> Settling<O> {
-        let settling = Settling {
-            ledger: self.registration.ledger().clone(),
-            token: self.registration.token(),
-            slot: Arc::clone(self.registration.slot()),
-            reported,
-        };
+    fn settle(mut self, reported: Reported) -> Settling<'a, O> {
         drop(self.object.take());
-        settling
+        Settling {
+            registration: self.registration,
+            reported,
+        }
     }
 }
 
 impl<O> Drop for Closing<'_, O> {
     fn drop(&mut self) {
         if let Some(object) = self.object.take() {
-            self.registration.ledger().retire(self.registration.token());
+            self.registration.end();
             drop(object);
         }
     }
@@ -86,19 +80,17 @@ impl<O> fmt::Debug for Closing<'_, O> {
 /// object's behalf. Dropped, the token is retired; acks that come later go to the slot, where
 /// nobody waits for them.
 #[must_use = "wait for the acks, or say that you will not"]
-pub(crate) struct Settling<O> {
-    ledger: Ledger<O>,
-    slot: Arc<Slot>,
-    token: Token,
+pub(crate) struct Settling<'a, O> {
+    registration: &'a Registration<O>,
     reported: Reported,
 }
 
-impl<O> Settling<O> {
+impl<O> Settling<'_, O> {
     /// Waits until every event that was read of the object is acked: for ever, if one is held by
     /// the calling thread, was forgotten, or was read by another process.
     pub(crate) fn wait(self) {
         // Without a deadline it returns only when nothing is missing.
-        let _: Result<(), u32> = self.slot.settle(self.reported, None);
+        let _: Result<(), u32> = self.registration.slot().settle(self.reported, None);
     }
 
     /// The same, for at most `timeout`. May be called again.
@@ -107,21 +99,21 @@ impl<O> Settling<O> {
     /// How many events are still not acked.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> Result<(), u32> {
         // A deadline too far to be reckoned is none.
-        self.slot
-            .settle(self.reported, Instant::now().checked_add(timeout))
+        let deadline = Instant::now().checked_add(timeout);
+        self.registration.slot().settle(self.reported, deadline)
     }
 }
 
-impl<O> Drop for Settling<O> {
+impl<O> Drop for Settling<'_, O> {
     fn drop(&mut self) {
-        self.ledger.retire(self.token);
+        self.registration.end();
     }
 }
 
-impl<O> fmt::Debug for Settling<O> {
+impl<O> fmt::Debug for Settling<'_, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settling")
-            .field("token", &self.token)
+            .field("token", &self.registration.token())
             .field("reported", &self.reported)
             .finish_non_exhaustive()
     }

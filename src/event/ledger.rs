@@ -14,7 +14,7 @@ use super::closing::Closing;
 use super::counter::{Counts, Sort};
 use super::held::Debt;
 use super::slot::Slot;
-use super::sync::{Arc, Fault, Lock, planted};
+use super::sync::{Arc, AtomicBool, Fault, Lock, Ordering, planted};
 use super::table::{Phase, Place, Slab};
 use super::token::Token;
 
@@ -89,6 +89,7 @@ impl<O> Ledger<O> {
                 ledger: self.clone(),
                 slot,
                 token,
+                is_over: AtomicBool::new(false),
             },
         }
     }
@@ -205,7 +206,7 @@ impl<O> Ledger<O> {
     }
 
     /// Ends a token's life; its index may be used again.
-    pub(super) fn retire(&self, token: Token) {
+    fn retire(&self, token: Token) {
         if self.table.home.is_ours() {
             let tenant = self.table.slab.with(|slab| slab.vacate(token));
             drop(tenant);
@@ -312,6 +313,7 @@ impl<O> Reservation<O> {
             ref ledger,
             ref slot,
             token,
+            ..
         } = self.registration;
         let (ledger, slot) = (ledger.clone(), Arc::clone(slot));
         let (built, object) = build(self.registration);
@@ -328,6 +330,8 @@ pub(crate) struct Registration<O> {
     ledger: Ledger<O>,
     slot: Arc<Slot>,
     token: Token,
+    /// Whether a destroy has gone through, and with it the token's life.
+    is_over: AtomicBool,
 }
 
 impl<O> Registration<O> {
@@ -357,8 +361,11 @@ impl<O> Registration<O> {
         Debt::new(&self.slot, sort)
     }
 
-    pub(super) const fn ledger(&self) -> &Ledger<O> {
-        &self.ledger
+    /// Ends the token's life, when all is done that a destroy of the object has to do.
+    pub(super) fn end(&self) {
+        // Relaxed: of use to whoever drops this, which comes after all that is done with it.
+        self.is_over.store(true, Ordering::Relaxed);
+        self.ledger.retire(self.token);
     }
 
     /// The kernel has refused to destroy the object: events lead to it again.
@@ -404,7 +411,8 @@ impl<O: Clone> Registration<O> {
 impl<O> Drop for Registration<O> {
     fn drop(&mut self) {
         let table = &self.ledger.table;
-        if table.home.is_ours() {
+        // Relaxed: as in `end`.
+        if !self.is_over.load(Ordering::Relaxed) && table.home.is_ours() {
             let tenant = table.slab.with(|slab| slab.abandon(self.token));
             if tenant.is_some() && !planted(Fault::SilentAbort) {
                 self.slot.wake();

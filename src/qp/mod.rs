@@ -246,7 +246,9 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        teardown::on_drop(&self.gate, self.session(), || self.close());
+        if teardown::is_left(&mut self.gate, self.pd.context().session()) {
+            let _ = self.close();
+        }
     }
 }
 

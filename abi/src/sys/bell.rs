@@ -77,7 +77,7 @@ impl Bell {
 pub(super) fn ring(file: i32, doorbell: &Doorbell) -> Result<(), Unrung> {
     // SAFETY: the frame is valid for reading its whole length. The kernel takes it for a command, and
     // `Doorbell` makes nothing but an empty POST_SEND, whose one address is of 4 bytes that the
-    // doorbell owns, that outlive this call, and that are behind an atomic.
+    // doorbell keeps, that outlive this call, and that are behind an atomic.
     let written = unsafe { write(file, doorbell.frame()) };
     if written == DOORBELL_LEN as i64 {
         Ok(())

@@ -65,6 +65,8 @@ pub(crate) struct Wire<'a> {
     attrs: [MaybeUninit<ib_uverbs_attr>; MAX_ATTRS],
     loads: [MaybeUninit<Load<'a>>; MAX_ATTRS],
     count: usize,
+    /// Which of them go by address.
+    by_address: u32,
 }
 
 const _: () = {
@@ -84,6 +86,7 @@ impl<'a> Wire<'a> {
             attrs: [const { MaybeUninit::uninit() }; MAX_ATTRS],
             loads: [const { MaybeUninit::uninit() }; MAX_ATTRS],
             count: 0,
+            by_address: 0,
         }
     }
 
@@ -113,6 +116,9 @@ impl<'a> Wire<'a> {
             data,
             ..Default::default()
         });
+        if matches!(load, Load::In(_) | Load::Out(_) | Load::NewFdInReply) {
+            self.by_address |= 1 << at;
+        }
         place.write(load);
         self.count = at + 1;
         true
@@ -155,13 +161,18 @@ impl<'a> Wire<'a> {
         // At most 16 attributes: both fit.
         (header.num_attrs, header.length) = (len16(self.count), len16(length));
         header.driver_id = driver;
+        let mut left = self.by_address;
         let (attrs, loads) = self.parts_mut();
-        for (attr, load) in attrs.iter_mut().zip(loads) {
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (Some(attr), Some(load)) = (attrs.get_mut(at), loads.get_mut(at)) else {
+                return;
+            };
             attr.data = match load {
                 Load::In(bytes) => address(Slice::In(bytes)),
                 Load::Out(bytes) => address(Slice::Out(bytes)),
-                Load::NewFdInReply => address(Slice::Out(reply_fd.as_mut_bytes())),
-                _ => continue,
+                _ => address(Slice::Out(reply_fd.as_mut_bytes())),
             };
             // What was answered to an earlier call is not answered to this one.
             attr.flags &= UVERBS_ATTR_F_MANDATORY;

@@ -34,7 +34,8 @@ pub struct CqRing {
 }
 
 impl CqRing {
-    pub(super) fn new(
+    #[inline]
+    fn new(
         queue: SharedQueue<WC_LEN>,
         session: Arc<Session>,
         handle: CqHandle,
@@ -229,20 +230,27 @@ pub struct RxeCq {
     depth: u32,
     rule: Masked,
     queue: Reader<WC_LEN>,
-    ring: Shelf<Box<CqRing>>,
+    ring: Shelf<CqRing>,
 }
 
 impl RxeCq {
-    pub(super) fn new(ring: CqRing) -> Self {
-        Self {
+    #[inline]
+    pub(super) fn new(
+        queue: SharedQueue<WC_LEN>,
+        session: &Arc<Session>,
+        handle: CqHandle,
+    ) -> Result<Self, Corrupt> {
+        let (queue, reader) = queue.with_reader();
+        let ring = CqRing::new(queue, Arc::clone(session), handle)?;
+        Ok(Self {
             life: ring.life,
-            session: Arc::clone(&ring.session),
-            handle: ring.handle,
-            depth: ring.queue.mask(),
+            session: Arc::clone(session),
+            handle,
+            depth: reader.mask(),
             rule: ring.consumer.rule(),
-            queue: ring.queue.reader(),
-            ring: Shelf::new(Box::new(ring)),
-        }
+            queue: reader,
+            ring: Shelf::new(ring),
+        })
     }
 }
 
@@ -276,7 +284,7 @@ impl RxeCq {
     /// [`try_poll`](CqOps::try_poll) of more than one, or of a failure, by whoever has the lock. Its
     /// arguments come first as they are.
     #[inline(never)]
-    fn poll_ring(&self, out: &mut [Wc], turn: Turn<'_, Box<CqRing>>) -> usize {
+    fn poll_ring(&self, out: &mut [Wc], turn: Turn<'_, CqRing>) -> usize {
         let polled = turn.with_or(|ring| Ok::<_, PollError>(ring.poll_alive(out)));
         polled.unwrap_or(usize::MAX)
     }
@@ -380,14 +388,14 @@ impl CqOps for RxeCq {
             return Err(refused(TakeCause::ForeignProcess));
         }
         let ring = self.ring.take().map_err(|absent| refused(absent.into()))?;
-        Ok(ExclusiveCq::Rxe(ring))
+        Ok(ExclusiveCq::Rxe(Box::new(ring)))
     }
 
     fn put_back(&self, queue: ExclusiveCq) {
         let ExclusiveCq::Rxe(ring) = queue;
         let same = Arc::ptr_eq(&ring.session, &self.session) && ring.handle == self.handle;
         if same && self.session.is_ours() {
-            self.ring.put_back(ring);
+            self.ring.put_back(*ring);
         }
     }
 

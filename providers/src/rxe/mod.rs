@@ -32,11 +32,12 @@ use uverbs_abi::layout::rxe::{
 };
 use zerocopy::IntoBytes;
 
-use self::cq::{CqRing, RxeCq};
-use self::qp::{Core, RecvRing, RxeQp, SendRing};
+use self::cq::RxeCq;
+use self::qp::{Core, RxeQp};
 use self::recv::RecvQueue;
 use self::srq::RxeSrq;
-use self::wqe::{RECV_HEAD, SEND_HEAD, SGE_LEN, SendLimits};
+use self::work::WorkQueue;
+use self::wqe::{SGE_LEN, SendLimits};
 use crate::contract::{CqOps, CqSpec, Provider, QpOps, QpSpec, SrqOps, SrqSpec};
 use crate::error::CreateError;
 use crate::ring::Corrupt;
@@ -84,10 +85,11 @@ impl Provider for Rxe {
         let created = verbs::cq::create(session, spec, reply.as_mut_bytes())?;
         let build = || {
             let queue = map(session, CQ_CREATE, &reply.mi, spec.depth.max(created.depth))?;
-            CqRing::new(queue, Arc::clone(session), created.handle).map_err(corrupt(CQ_CREATE))
+            let cq = RxeCq::new(queue, session, created.handle).map_err(corrupt(CQ_CREATE))?;
+            Ok(Box::new(cq))
         };
         match build() {
-            Ok(ring) => Ok(Box::new(RxeCq::new(ring))),
+            Ok(cq) => Ok(cq),
             Err(error) => {
                 // The first error is the one to tell; if this one fails too, the object goes when
                 // the file is closed.
@@ -105,14 +107,11 @@ impl Provider for Rxe {
         let mut reply = rxe_create_srq_resp::default();
         let created = verbs::srq::create(session, spec, reply.as_mut_bytes())?;
         let build = || {
-            let queue = map(
-                session,
-                SRQ_CREATE,
-                &reply.mi,
-                spec.max_wr.max(created.max_wr),
-            )?;
+            let least = spec.max_wr.max(created.max_wr);
+            let tail = elements(created.max_sge);
+            let work = work_queue(session, SRQ_CREATE, &reply.mi, least, tail)?;
             let id = QueueId::SharedReceiveQueue(created.handle);
-            recv_queue(SRQ_CREATE, queue, created.max_sge, id)
+            Ok(RecvQueue::new(work, created.max_sge, id))
         };
         match build() {
             Ok(ring) => {
@@ -146,22 +145,27 @@ impl Provider for Rxe {
                 created.handle,
                 created.qp_num,
             ));
-            let least = spec.caps.max_send_wr.max(created.caps.max_send_wr);
-            let queue = map(session, QP_CREATE, &reply.sq_mi, least)?;
-            let send = send_ring(queue, &created, Arc::clone(&core))?;
+            let caps = &created.caps;
+            let least = spec.caps.max_send_wr.max(caps.max_send_wr);
+            let limits = SendLimits {
+                max_sge: caps.max_send_sge,
+                max_inline: caps.max_inline_data,
+            };
+            let tail = elements(limits.max_sge).max(limits.max_inline.into());
+            let send = work_queue(session, QP_CREATE, &reply.sq_mi, least, tail)?;
             let recv = match spec.srq {
                 Some(_) => None,
                 None => {
-                    let least = spec.caps.max_recv_wr.max(created.caps.max_recv_wr);
-                    let queue = map(session, QP_CREATE, &reply.rq_mi, least)?;
-                    let queue = recv_queue(QP_CREATE, queue, created.caps.max_recv_sge, core.id())?;
-                    Some(RecvRing::new(queue, Arc::clone(&core)))
+                    let least = spec.caps.max_recv_wr.max(caps.max_recv_wr);
+                    let tail = elements(caps.max_recv_sge);
+                    let work = work_queue(session, QP_CREATE, &reply.rq_mi, least, tail)?;
+                    Some(RecvQueue::new(work, caps.max_recv_sge, core.id()))
                 }
             };
-            Ok(RxeQp::new(core, created.caps, send, recv))
+            Ok(Box::new(RxeQp::new(core, caps, send, limits, recv)))
         };
         match build() {
-            Ok(qp) => Ok(Box::new(qp)),
+            Ok(qp) => Ok(qp),
             Err(error) => {
                 // As above.
                 let _ = verbs::qp::destroy(session, created.handle);
@@ -191,36 +195,19 @@ fn map<const HEAD: usize>(
     Ok(queue)
 }
 
-fn send_ring(
-    queue: SharedQueue<SEND_HEAD>,
-    created: &verbs::qp::Created,
-    core: Arc<Core>,
-) -> Result<SendRing, CreateError> {
-    let limits = SendLimits {
-        max_sge: created.caps.max_send_sge,
-        max_inline: created.caps.max_inline_data,
-    };
-    let inline = u64::from(limits.max_inline);
-    if !holds(
-        queue.slot_len(),
-        SEND_HEAD,
-        elements(limits.max_sge).max(inline),
-    ) {
-        return Err(too_small(QP_CREATE));
-    }
-    SendRing::new(queue, limits, core).map_err(corrupt(QP_CREATE))
-}
-
-fn recv_queue(
+/// As [`map`], for requests that have up to `tail` bytes after their head.
+fn work_queue<const HEAD: usize>(
+    session: &Session,
     command: &'static str,
-    queue: SharedQueue<RECV_HEAD>,
-    max_sge: u32,
-    id: QueueId,
-) -> Result<RecvQueue, CreateError> {
-    if !holds(queue.slot_len(), RECV_HEAD, elements(max_sge)) {
+    info: &mminfo,
+    least: u32,
+    tail: u64,
+) -> Result<WorkQueue<HEAD>, CreateError> {
+    let queue = map(session, command, info, least)?;
+    if !holds(queue.slot_len(), HEAD, tail) {
         return Err(too_small(command));
     }
-    RecvQueue::new(queue, max_sge, id).map_err(corrupt(command))
+    WorkQueue::new(queue).map_err(corrupt(command))
 }
 
 /// Bytes of `count` scatter/gather elements.

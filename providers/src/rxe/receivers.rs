@@ -7,12 +7,13 @@
 //! Must never be touched in a process that inherited it by `fork()`.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use uverbs_abi::Session;
 
 use super::qp::RecvRing;
 use crate::error::PostError;
+use crate::lock::Lock;
 use crate::shelf::{Absent, Shelf};
 use crate::table::Table;
 use crate::types::{QpNum, QueueId};
@@ -20,15 +21,16 @@ use crate::types::{QpNum, QueueId};
 /// A receive queue as its queue pair has it.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    shelf: Shelf<Box<RecvRing>>,
+    shelf: Shelf<RecvRing>,
     /// Whose it is, for errors.
     id: QueueId,
 }
 
 impl Receiver {
+    #[inline]
     pub(super) fn new(ring: RecvRing, id: QueueId) -> Self {
         Self {
-            shelf: Shelf::new(Box::new(ring)),
+            shelf: Shelf::new(ring),
             id,
         }
     }
@@ -42,7 +44,7 @@ impl Receiver {
 }
 
 impl Deref for Receiver {
-    type Target = Shelf<Box<RecvRing>>;
+    type Target = Shelf<RecvRing>;
 
     fn deref(&self) -> &Self::Target {
         &self.shelf
@@ -50,9 +52,17 @@ impl Deref for Receiver {
 }
 
 /// The receive queues of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Receivers {
-    by_number: Mutex<Table<Weak<Receiver>>>,
+    by_number: Lock<Table<Weak<Receiver>>>,
+}
+
+impl Default for Receivers {
+    fn default() -> Self {
+        Self {
+            by_number: Lock::new(Table::new()),
+        }
+    }
 }
 
 impl Receivers {
@@ -61,27 +71,22 @@ impl Receivers {
         session.provider_state()
     }
 
-    /// Whole entries come and go; a panic in between leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Table<Weak<Receiver>>> {
-        self.by_number
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn insert(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
         let entry = Arc::downgrade(receiver);
-        self.lock().insert(qp_num.0.into(), entry);
+        let before = self
+            .by_number
+            .with(|table| table.insert(qp_num.0.into(), entry));
+        // Not under the lock: it may be the last of it.
+        drop(before);
     }
 
     /// Forgets a receive queue, unless its number has been given to another one since.
     pub(super) fn remove(&self, qp_num: QpNum, receiver: &Arc<Receiver>) {
-        let mut table = self.lock();
-        if table
-            .get(qp_num.0.into())
-            .is_some_and(|found| found.as_ptr() == Arc::as_ptr(receiver))
-        {
-            table.remove(qp_num.0.into());
-        }
+        let is_this = |found: &Weak<Receiver>| found.as_ptr() == Arc::as_ptr(receiver);
+        let removed = self
+            .by_number
+            .with(|table| table.remove_if(qp_num.0.into(), is_this));
+        drop(removed);
     }
 
     /// A work request of this queue pair has failed: receives that were posted too late to be
@@ -89,7 +94,9 @@ impl Receivers {
     #[cold]
     pub(super) fn failed(&self, qp_num: QpNum) {
         // Not under the lock: what follows is a command, and may drop the last handle of a queue.
-        let receiver = self.lock().get(qp_num.0.into()).and_then(Weak::upgrade);
+        let receiver = self
+            .by_number
+            .with(|table| table.get(qp_num.0.into()).and_then(Weak::upgrade));
         if let Some(receiver) = receiver {
             // A queue in exclusive use is looked after by its owner's next post. A command that
             // fails leaves it to the next failure, or says what is wrong to the next post.

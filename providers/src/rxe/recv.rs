@@ -8,8 +8,6 @@ use super::work::WorkQueue;
 use super::wqe::{RECV_HEAD, below, encode_recv, encode_recv_one};
 use crate::contract::Posted;
 use crate::error::PostError;
-use crate::ring::Corrupt;
-use crate::shared::SharedQueue;
 use crate::shelf::Numbered;
 use crate::types::QueueId;
 use crate::wr::RecvWr;
@@ -28,17 +26,14 @@ pub(super) struct RecvQueue {
 impl Numbered for RecvQueue {}
 
 impl RecvQueue {
-    pub(super) fn new(
-        queue: SharedQueue<RECV_HEAD>,
-        max_sge: u32,
-        id: QueueId,
-    ) -> Result<Self, Corrupt> {
-        Ok(Self {
-            work: WorkQueue::new(queue)?,
+    #[inline]
+    pub(super) const fn new(work: WorkQueue<RECV_HEAD>, max_sge: u32, id: QueueId) -> Self {
+        Self {
+            work,
             max_sge,
             below: below(max_sge),
             id,
-        })
+        }
     }
 
     /// How many requests it holds.

@@ -26,7 +26,7 @@ pub struct RxeSrq {
     handle: SrqHandle,
     max_wr: u32,
     max_sge: u32,
-    ring: Shelf<Box<RecvQueue>>,
+    ring: Shelf<RecvQueue>,
 }
 
 impl RxeSrq {
@@ -42,7 +42,7 @@ impl RxeSrq {
             handle,
             max_wr,
             max_sge,
-            ring: Shelf::new(Box::new(ring)),
+            ring: Shelf::new(ring),
         }
     }
 

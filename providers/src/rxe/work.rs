@@ -17,6 +17,7 @@ pub(super) struct WorkQueue<const HEAD: usize> {
 }
 
 impl<const HEAD: usize> WorkQueue<HEAD> {
+    #[inline]
     pub(super) fn new(queue: SharedQueue<HEAD>) -> Result<Self, Corrupt> {
         let rule = Masked::new(queue.mask()).ok_or(Corrupt)?;
         let producer = Producer::new(rule, queue.producer(), queue.consumer())?;

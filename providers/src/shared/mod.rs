@@ -46,8 +46,16 @@ pub struct SharedQueue<const HEAD: usize> {
     tail: usize,
     /// How many slots there are.
     slots: usize,
-    /// Owns what `data` points into, together with readers; never replaced.
-    mapping: Arc<Mapping>,
+    /// Owns what `data` points into, perhaps together with readers; never replaced.
+    mapping: Owner,
+}
+
+/// Who keeps a mapping.
+enum Owner {
+    /// The queue, for itself.
+    Alone(Mapping),
+    /// The queue and its readers.
+    Together(Arc<Mapping>),
 }
 
 // SAFETY: `data` points into `mapping`, which is shared with readers and is itself Send and Sync
@@ -72,8 +80,8 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
     /// What is wrong with it.
     pub fn new(mapping: Mapping) -> Result<Self, &'static str> {
         const { assert!(HEAD.is_multiple_of(WORD) && HEAD != 0) };
-        let base = mapping.base().as_ptr();
-        if mapping.len() < queue_buf::DATA {
+        let (base, len) = (mapping.base().as_ptr(), mapping.len());
+        if len < queue_buf::DATA {
             return Err("the mapping is shorter than the queue's header");
         }
         if !base.addr().is_multiple_of(align_of::<AtomicU64>()) {
@@ -85,7 +93,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
             step: 1 << MIN_LOG2_SLOT,
             tail: 0,
             slots: 0,
-            mapping: Arc::new(mapping),
+            mapping: Owner::Alone(mapping),
         };
         let log2_slot = this
             .view()
@@ -106,7 +114,7 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         }
         // At most 2^32 slots of 2^16 bytes: no overflow in 64 bits.
         let needed = ((u64::from(mask) + 1) << log2_slot) + queue_buf::DATA as u64;
-        if usize::try_from(needed).is_ok_and(|needed| needed <= this.mapping.len()) {
+        if usize::try_from(needed).is_ok_and(|needed| needed <= len) {
             this.mask = mask;
             this.step = 1 << log2_slot;
             this.tail = this.step - HEAD;
@@ -155,13 +163,19 @@ impl<const HEAD: usize> SharedQueue<HEAD> {
         self.view().consumer()
     }
 
-    /// The same queue for others to look at, while it is in somebody's hands.
+    /// Itself, and once more for others to look at while it is in somebody's hands.
+    #[inline]
     #[must_use]
-    pub fn reader(&self) -> Reader<HEAD> {
-        Reader(Self {
-            mapping: Arc::clone(&self.mapping),
-            ..*self
-        })
+    pub fn with_reader(self) -> (Self, Reader<HEAD>) {
+        let mapping = match self.mapping {
+            Owner::Alone(mapping) => Arc::new(mapping),
+            Owner::Together(mapping) => mapping,
+        };
+        let with = |mapping| Self {
+            mapping: Owner::Together(mapping),
+            ..self
+        };
+        (with(Arc::clone(&mapping)), Reader(with(mapping)))
     }
 
     #[inline]

@@ -214,7 +214,6 @@ fn the_index_is_used_again_only_when_the_wait_is_over_or_given_up() {
         .begin_close(ClosePolicy::Always)
         .unwrap()
         .closed(1);
-    drop(registration);
     assert_eq!(
         ledger.reserve().token().index(),
         1,
@@ -224,11 +223,16 @@ fn the_index_is_used_again_only_when_the_wait_is_over_or_given_up() {
     drop(settling);
     let successor = ledger.reserve().commit(());
     assert_eq!(successor.token().index(), 0);
+    drop(registration);
     drop(held);
     assert_eq!(
         successor.counts(),
         counts(0, 0),
         "a late ack goes to its own slot"
+    );
+    assert!(
+        !is_gone(&ledger, successor.token().as_raw()),
+        "the first one's handle has ended its own token alone"
     );
 }
 

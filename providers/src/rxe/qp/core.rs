@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
+use uverbs_abi::legacy::Response;
 use uverbs_abi::sys::process::Life;
 use uverbs_abi::{Cause, CommandError, Session};
 
@@ -14,6 +15,8 @@ use crate::types::{QpHandle, QpNum, QpState, QueueId};
 
 /// What both rings of a queue pair must know of it.
 #[derive(Debug)]
+// In this order, for the sake of the last.
+#[repr(C)]
 pub(in crate::rxe) struct Core {
     pub(super) session: Arc<Session>,
     pub(super) handle: QpHandle,
@@ -24,6 +27,14 @@ pub(in crate::rxe) struct Core {
     pub(super) no_reads: AtomicBool,
     /// Held over commands that ask for the state or change it.
     pub(super) commands: Mutex<()>,
+    /// Where the kernel answers doorbells: away from what those who post receives read.
+    response: Response,
+}
+
+impl AsRef<Response> for Core {
+    fn as_ref(&self) -> &Response {
+        &self.response
+    }
 }
 
 impl Core {
@@ -39,6 +50,7 @@ impl Core {
             state: AtomicU8::new(QpState::Reset.raw()),
             no_reads: AtomicBool::new(false),
             commands: Mutex::new(()),
+            response: Response::new(),
         }
     }
 

@@ -24,6 +24,9 @@ pub use self::send::SendRing;
 use super::cq::foreign;
 use super::posted;
 use super::receivers::{Receiver, Receivers};
+use super::recv::RecvQueue;
+use super::work::WorkQueue;
+use super::wqe::{SEND_HEAD, SendLimits};
 use crate::contract::{ExclusiveRecv, ExclusiveSend, Posted, QpOps};
 use crate::error::{CloseError, PostCause, PostError, TakeCause, TakeError};
 use crate::shelf::{Absent, Shelf};
@@ -36,39 +39,50 @@ pub struct RxeQp {
     core: Arc<Core>,
     life: Life,
     caps: QpCaps,
+    // Boxed: of what else was tried, a shared send is the shortest so.
     send: Shelf<Box<SendRing>>,
     /// None with a shared receive queue.
     recv: Option<Arc<Receiver>>,
+    /// Where that is entered.
+    receivers: Option<Arc<Receivers>>,
 }
 
 impl RxeQp {
+    #[inline]
     pub(super) fn new(
         core: Arc<Core>,
-        granted: QpCaps,
-        send: SendRing,
-        recv: Option<RecvRing>,
+        granted: &QpCaps,
+        send: WorkQueue<SEND_HEAD>,
+        limits: SendLimits,
+        recv: Option<RecvQueue>,
     ) -> Self {
         // What the rings really hold: 6.1 reports what was asked for instead.
         let caps = QpCaps {
-            max_send_wr: send.work.capacity(),
-            max_recv_wr: recv.as_ref().map_or(0, |recv| recv.queue.capacity()),
+            max_send_wr: send.capacity(),
+            max_recv_wr: recv.as_ref().map_or(0, RecvQueue::capacity),
             max_recv_sge: if recv.is_some() {
                 granted.max_recv_sge
             } else {
                 0
             },
-            ..granted
+            ..*granted
         };
-        let recv = recv.map(|recv| Arc::new(Receiver::new(recv, core.id())));
-        if let (Some(recv), Some(receivers)) = (&recv, Receivers::of(&core.session)) {
+        let recv = recv.map(|queue| {
+            let ring = RecvRing::new(queue, Arc::clone(&core));
+            Arc::new(Receiver::new(ring, core.id()))
+        });
+        let receivers = recv.as_ref().and_then(|recv| {
+            let receivers = Receivers::of(&core.session)?;
             receivers.insert(core.qp_num, recv);
-        }
+            Some(receivers)
+        });
         Self {
             life: core.session.status().life(),
+            send: Shelf::new(Box::new(SendRing::new(send, limits, Arc::clone(&core)))),
             core,
             caps,
-            send: Shelf::new(Box::new(send)),
             recv,
+            receivers,
         }
     }
 
@@ -133,8 +147,8 @@ impl RxeQp {
 
 impl Drop for RxeQp {
     fn drop(&mut self) {
-        if let Some(recv) = self.recv.as_ref().filter(|_| self.core.session.is_ours())
-            && let Some(receivers) = Receivers::of(&self.core.session)
+        if let (Some(recv), Some(receivers)) = (&self.recv, &self.receivers)
+            && self.core.session.is_ours()
         {
             receivers.remove(self.core.qp_num, recv);
         }
@@ -252,7 +266,7 @@ impl QpOps for RxeQp {
             return Err(self.cannot_be_taken(TakeCause::ForeignProcess));
         }
         match self.recv.as_deref().map(|recv| recv.take()) {
-            Some(Ok(ring)) => Ok(ExclusiveRecv::Rxe(ring)),
+            Some(Ok(ring)) => Ok(ExclusiveRecv::Rxe(Box::new(ring))),
             Some(Err(absent)) => Err(self.cannot_be_taken(absent.into())),
             None => Err(self.cannot_be_taken(TakeCause::UsesSharedReceiveQueue)),
         }
@@ -261,7 +275,7 @@ impl QpOps for RxeQp {
     fn put_back_recv(&self, queue: ExclusiveRecv) {
         let ExclusiveRecv::Rxe(ring) = queue;
         if let (true, Some(shelf)) = (self.is_from_here(&ring.core), &self.recv) {
-            shelf.put_back(ring);
+            shelf.put_back(*ring);
             // A failure that was polled meanwhile found nobody to tell.
             self.settle();
         }

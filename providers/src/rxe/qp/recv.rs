@@ -44,6 +44,7 @@ pub(super) enum Received {
 impl Numbered for RecvRing {}
 
 impl RecvRing {
+    #[inline]
     pub(in crate::rxe) fn new(queue: RecvQueue, core: Arc<Core>) -> Self {
         let epoch = core.session.error_epoch();
         let status = Arc::clone(core.session.status());

@@ -12,12 +12,10 @@ use uverbs_abi::sys::process::Life;
 
 use super::core::{Core, not_told, usable};
 use crate::error::{PostCause, PostError};
-use crate::ring::Corrupt;
 use crate::rxe::work::WorkQueue;
 use crate::rxe::wqe::{
     SEND_HEAD, SendLimits, encode_fetch, encode_inline, encode_send, encode_send_one,
 };
-use crate::shared::SharedQueue;
 use crate::shelf::Numbered;
 use crate::wr::SendWr;
 
@@ -58,22 +56,23 @@ enum Posted {
 impl Numbered for SendRing {}
 
 impl SendRing {
+    #[inline]
     pub(in crate::rxe) fn new(
-        queue: SharedQueue<SEND_HEAD>,
+        work: WorkQueue<SEND_HEAD>,
         limits: SendLimits,
         core: Arc<Core>,
-    ) -> Result<Self, Corrupt> {
-        Ok(Self {
-            work: WorkQueue::new(queue)?,
+    ) -> Self {
+        Self {
+            work,
             limits,
             below: limits.one(),
             life: core.session.status().life(),
-            doorbell: Doorbell::new(core.handle.0),
+            doorbell: Doorbell::answered_in(Arc::clone(&core), core.handle.0),
             owed: 0,
             owed_until: 0,
             session: Arc::clone(&core.session),
             core,
-        })
+        }
     }
 
     /// Encodes and publishes requests, in order, then rings the doorbell once.
