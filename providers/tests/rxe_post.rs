@@ -12,8 +12,9 @@ use uverbs_providers::abi::Errno;
 use uverbs_providers::contract::Provider;
 use uverbs_providers::error::{PostCause, PostError};
 use uverbs_providers::rxe::Rxe;
+use uverbs_providers::sge::Sge;
 use uverbs_providers::types::{QpState, Rkey};
-use uverbs_providers::wr::{RecvWr, RemoteAddr, SendWr};
+use uverbs_providers::wr::{Payload, RecvWr, RemoteAddr, SendOp, SendWr};
 
 /// D06: exactly what was granted fits, one more does not, and one that is done makes room for one.
 #[test]
@@ -173,6 +174,153 @@ fn a_doorbell_that_fails_says_what_is_in_the_queue() {
         ("POST_SEND", Some(Errno::EINVAL))
     );
     assert_eq!(fake.qp(qp.handle().0).send.waiting(), 4);
+}
+
+/// One of each kind of request, with `sges` for its elements.
+fn kinds(sges: &[Sge; 2]) -> Vec<SendWr<'_>> {
+    let remote = RemoteAddr {
+        addr: 0x1000,
+        rkey: Rkey(7),
+    };
+    let [first, _] = *sges;
+    vec![
+        SendWr::read(0, &sges[..1], remote),
+        SendWr::read(1, &[], remote),
+        SendWr::read(2, sges, remote).signaled(),
+        SendWr::fetch_add(3, first, remote, 5),
+        SendWr::compare_swap(4, first, remote, 6, 7).signaled(),
+        SendWr::write(5, &sges[..1], remote),
+        SendWr::write_inline(6, b"inline", remote),
+        SendWr::send(7, &sges[..1]),
+        SendWr {
+            op: SendOp::SendImm {
+                data: Payload::Sges(sges),
+                imm: 9,
+            },
+            ..SendWr::send(8, sges)
+        },
+    ]
+}
+
+/// What a slot must say of a request, by hand.
+fn says(slot: &[u8], wr: &SendWr<'_>, sges: &[Sge; 2]) {
+    let said = read::send(slot);
+    let [first, second] = *sges;
+    let (opcode, elements) = match wr.wr_id {
+        0 => (4, vec![first]),
+        1 => (4, vec![]),
+        2 => (4, vec![first, second]),
+        3 => (6, vec![first]),
+        4 => (5, vec![first]),
+        5 => (0, vec![first]),
+        6 => (0, vec![]),
+        7 => (2, vec![first]),
+        _ => (3, vec![first, second]),
+    };
+    assert_eq!((said.wr_id, said.opcode), (wr.wr_id, opcode));
+    assert_eq!(said.sges, elements, "{wr:?}");
+    assert!(said.progress.iter().all(|word| *word == 0), "{said:?}");
+    let is_inline = wr.wr_id == 6;
+    let flags = wr.flags.bits() | if is_inline { 8 } else { 0 };
+    assert_eq!(said.flags, flags, "{wr:?}");
+    let length = if is_inline {
+        6
+    } else {
+        elements.iter().map(Sge::len).sum()
+    };
+    assert_eq!((said.length, said.resid), (length, length), "{wr:?}");
+    match wr.wr_id {
+        3 => assert_eq!(said.atomic(), (0x1000, 5, 0, 7)),
+        4 => assert_eq!(said.atomic(), (0x1000, 6, 7, 7)),
+        7 | 8 => assert_eq!((said.rdma(), said.iova), ((0, 0), 0)),
+        _ => assert_eq!((said.rdma(), said.iova), ((0x1000, 7), 0x1000)),
+    }
+}
+
+/// Whichever way a request takes into its slot, and whatever was in that before.
+#[test]
+fn what_brings_something_back_goes_alone_and_in_any_company_across_the_rings_end() {
+    let sges = [sge(0x40, 8, 1), sge(0x80, 0, 2)];
+    let kinds = kinds(&sges);
+    let (fake, _session, qp) = ready(3, 1);
+    let send = fake.qp(qp.handle().0).send;
+    let stride = if cfg!(miri) { 17 } else { 1 };
+    for number in (0..kinds.len().pow(3)).step_by(stride) {
+        let digits = [number, number / kinds.len(), number / kinds.len().pow(2)];
+        let batch = digits.map(|digit| kinds[digit % kinds.len()]);
+        let count = 1 + number % 3;
+        qp.post_send(&batch[..count]).unwrap();
+        for wr in &batch[..count] {
+            says(&send.take().unwrap(), wr, &sges);
+        }
+        assert_eq!(send.waiting(), 0);
+    }
+}
+
+#[test]
+fn a_refusal_of_what_brings_something_back_names_it_wherever_it_stands() {
+    let sges = [sge(0x40, 8, 1), sge(0x80, 4, 2)];
+    let kinds = kinds(&sges);
+    let remote = RemoteAddr {
+        addr: 0,
+        rkey: Rkey(0),
+    };
+    let long = [sge(0, 1 << 31, 0)];
+    let given = u64::from(1u32 << 31);
+    let too_long = PostCause::MessageTooLong {
+        given,
+        max: (1 << 31) - 1,
+    };
+    let (fake, session, qp) = ready(7, 1);
+    let send = fake.qp(qp.handle().0).send;
+    let bad = [
+        (SendWr::read(9, &long, remote), too_long),
+        (
+            SendWr::fetch_add(9, sges[1], remote, 1),
+            PostCause::AtomicLength { given: 4 },
+        ),
+        (
+            SendWr::compare_swap(9, sge(0, 0, 0), remote, 1, 2),
+            PostCause::AtomicLength { given: 0 },
+        ),
+    ];
+    let refused = |before: &[SendWr<'_>], wr: SendWr<'_>, cause: PostCause| {
+        let wrs = [before, &[wr], &kinds[..1]].concat();
+        let error = qp.post_send(&wrs).unwrap_err();
+        assert_eq!(error, refusal(&*qp, before.len(), cause));
+        for wr in before {
+            assert_eq!(read::send(&send.take().unwrap()).wr_id, wr.wr_id);
+        }
+        assert_eq!(send.waiting(), 0);
+    };
+    for (wr, cause) in bad {
+        assert_eq!(qp.post_send(&[wr]), Err(refusal(&*qp, 0, cause)));
+        for before in [&kinds[..0], &kinds[..2], &kinds[3..6]] {
+            refused(before, wr, cause);
+        }
+    }
+    qp.set_max_rd_atomic(0);
+    for wr in &kinds[..5] {
+        assert_eq!(
+            qp.post_send(&[*wr]),
+            Err(refusal(&*qp, 0, PostCause::NoReads))
+        );
+        refused(&kinds[5..8], *wr, PostCause::NoReads);
+    }
+    qp.set_max_rd_atomic(1);
+    qp.post_send(&kinds[..5]).unwrap();
+
+    // Where there may be no element at all.
+    let mut spec = qp_spec(7, 1, None);
+    (spec.caps.max_send_sge, spec.caps.max_inline_data) = (0, 0);
+    let qp = Rxe.create_qp(&session, &spec).unwrap();
+    qp.state_changed(QpState::Rts).unwrap();
+    for wr in [kinds[0], kinds[3], kinds[4]] {
+        let cause = PostCause::TooManySge { given: 1, max: 0 };
+        assert_eq!(qp.post_send(&[wr]), Err(refusal(&*qp, 0, cause)));
+        assert_eq!(qp.post_send(&[kinds[1], wr]), Err(refusal(&*qp, 1, cause)));
+    }
+    qp.post_send(&kinds[1..2]).unwrap();
 }
 
 /// Moves to the error state, and queries.
