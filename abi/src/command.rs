@@ -149,8 +149,7 @@ impl<'a> Command<'a> {
     #[inline(always)]
     pub fn new_fd(&mut self, attr: Attr<NewFd>) -> &mut Self {
         self.add_new_fd();
-        // A descriptor that nobody writes back must not be taken for number 0.
-        self.add(attr.id(), 0, u64::MAX, Load::NewFd)
+        self.add(attr.id(), 0, 0, Load::NewFd)
     }
 
     /// Asks for a new descriptor whose number is the whole response of a `write()` command.

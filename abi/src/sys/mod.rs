@@ -162,3 +162,134 @@ fn adopt(number: i64) -> Option<OwnedFd> {
     // has been told of it, so it is ours alone.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::ptr;
+
+    use super::wire::Wire;
+    use super::{address_of, adopt};
+    use crate::Cause;
+    use crate::command::Command;
+    use crate::layout::ids::{Attr, attr, method, object};
+    use crate::layout::ioctl::{UVERBS_ATTR_F_VALID_OUTPUT, ib_uverbs_attr, ib_uverbs_ioctl_hdr};
+
+    /// What the kernel finds in an attribute, and may write back.
+    type Answer<'k> = &'k mut dyn FnMut(&mut ib_uverbs_attr);
+
+    /// Goes through the attributes by address, as the kernel does.
+    fn play(command: &mut Command<'_>, answer: Answer<'_>) {
+        let mut reply_fd = u32::MAX;
+        let wire = command.wire_mut();
+        wire.lay_out(14, &mut reply_fd, address_of);
+        let wire: *mut Wire<'_> = &raw mut *wire;
+        // SAFETY: it begins with its header.
+        let header: ib_uverbs_ioctl_hdr = unsafe { wire.cast::<ib_uverbs_ioctl_hdr>().read() };
+        let first = wire
+            .wrapping_byte_add(size_of_val(&header))
+            .cast::<ib_uverbs_attr>();
+        for at in 0..usize::from(header.num_attrs) {
+            // SAFETY: the header says that there are so many after it.
+            answer(unsafe { &mut *first.wrapping_add(at) });
+        }
+        command.take_back(reply_fd, adopt);
+    }
+
+    fn read(attr: &ib_uverbs_attr) -> Vec<u8> {
+        let len = usize::from(attr.len);
+        if len <= 8 {
+            return attr.data.to_ne_bytes()[..len].to_vec();
+        }
+        let from = ptr::with_exposed_provenance::<u8>(usize::try_from(attr.data).unwrap());
+        // SAFETY: the attribute says that there are so many bytes.
+        let byte = |at: usize| unsafe { from.wrapping_add(at).read() };
+        (0..len).map(byte).collect()
+    }
+
+    fn write(attr: &mut ib_uverbs_attr, byte: u8) {
+        let to = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(attr.data).unwrap());
+        // SAFETY: the attribute says that there is room for so many bytes.
+        unsafe { to.write_bytes(byte, attr.len.into()) };
+        attr.flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+    }
+
+    #[test]
+    fn what_is_written_where_sixteen_attributes_say_arrives() {
+        let (eight, nine) = (0x0102_0304_0506_0708u64, *b"nine byte");
+        let mut outputs: [Vec<u8>; 12] = std::array::from_fn(|len| vec![0xEE; len]);
+        let mut command = Command::new("X", object::DEVICE, 0);
+        command
+            .new_object(Attr::new(0))
+            .new_fd(Attr::new(1))
+            .input(Attr::new(2), &eight)
+            .input_bytes(Attr::new(3), &nine);
+        for (id, output) in (4..).zip(&mut outputs) {
+            command.output_bytes(Attr::new(id), output);
+        }
+        assert_eq!(command.check(), Ok(()));
+        let file = File::open("/dev/null").unwrap();
+        let made = file.try_clone().unwrap().into_raw_fd();
+        play(&mut command, &mut |attr| match attr.attr_id {
+            0 => attr.data = 77,
+            1 => attr.data = i64::from(made).cast_unsigned(),
+            2 => assert_eq!(read(attr), eight.to_ne_bytes()),
+            3 => assert_eq!(read(attr), nine),
+            id => write(attr, u8::try_from(id).unwrap()),
+        });
+        let reply = command.take_reply().unwrap();
+        assert_eq!(reply.object(), Ok(77));
+        assert_eq!(reply.into_fd().unwrap().as_raw_fd(), made);
+        for (id, (len, output)) in (4..).zip(outputs.iter().enumerate()) {
+            assert_eq!(*output, vec![id; len]);
+        }
+    }
+
+    #[test]
+    fn a_descriptor_is_taken_over_once_and_not_if_it_was_not_written() {
+        let made = || File::open("/dev/null").unwrap().into_raw_fd();
+        let out = attr::invoke_write::CORE_OUT;
+        let new = || Command::new("X", object::DEVICE, method::device::INVOKE_WRITE);
+        let reply_to = |attr: &ib_uverbs_attr, number: i32| {
+            let to = ptr::with_exposed_provenance_mut::<i32>(usize::try_from(attr.data).unwrap());
+            assert_eq!(attr.len, 4);
+            // SAFETY: there is room for four bytes, as just seen.
+            unsafe { to.write(number) };
+        };
+        // Written and said so; written alone; nothing.
+        let number = made();
+        let mut command = new();
+        command.new_fd_in_reply(out);
+        play(&mut command, &mut |attr| {
+            reply_to(attr, number);
+            attr.flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+        });
+        let fd = command.take_reply().unwrap().into_fd().unwrap();
+        assert_eq!(fd.as_raw_fd(), number);
+        // Once more, to a kernel that says nothing this time: what it said before counts no more.
+        for is_written in [true, false] {
+            play(&mut command, &mut |attr| {
+                if is_written {
+                    reply_to(attr, number);
+                }
+            });
+            let error = command.take_reply().unwrap_err();
+            assert!(matches!(error.cause, Cause::BadReply(_)));
+        }
+        let mut command = new();
+        command.new_fd(Attr::new(0));
+        let number = made();
+        play(&mut command, &mut |attr| {
+            attr.data = i64::from(number).cast_unsigned();
+        });
+        drop(command.take_reply().unwrap());
+        // The number is somebody else's by now.
+        play(&mut command, &mut |_| {});
+        assert!(
+            command.take_reply().is_err(),
+            "the number of the call before"
+        );
+    }
+}

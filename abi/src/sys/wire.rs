@@ -65,8 +65,8 @@ pub(crate) struct Wire<'a> {
     attrs: [MaybeUninit<ib_uverbs_attr>; MAX_ATTRS],
     loads: [MaybeUninit<Load<'a>>; MAX_ATTRS],
     count: usize,
-    /// Which of them go by address.
-    by_address: u32,
+    /// Which of them say something that is good for one call: an address, or a place for a descriptor.
+    by_call: u32,
 }
 
 const _: () = {
@@ -86,7 +86,7 @@ impl<'a> Wire<'a> {
             attrs: [const { MaybeUninit::uninit() }; MAX_ATTRS],
             loads: [const { MaybeUninit::uninit() }; MAX_ATTRS],
             count: 0,
-            by_address: 0,
+            by_call: 0,
         }
     }
 
@@ -116,8 +116,11 @@ impl<'a> Wire<'a> {
             data,
             ..Default::default()
         });
-        if matches!(load, Load::In(_) | Load::Out(_) | Load::NewFdInReply) {
-            self.by_address |= 1 << at;
+        if matches!(
+            load,
+            Load::In(_) | Load::Out(_) | Load::NewFd | Load::NewFdInReply
+        ) {
+            self.by_call |= 1 << at;
         }
         place.write(load);
         self.count = at + 1;
@@ -161,7 +164,7 @@ impl<'a> Wire<'a> {
         // At most 16 attributes: both fit.
         (header.num_attrs, header.length) = (len16(self.count), len16(length));
         header.driver_id = driver;
-        let mut left = self.by_address;
+        let mut left = self.by_call;
         let (attrs, loads) = self.parts_mut();
         while left != 0 {
             let at = left.trailing_zeros() as usize;
@@ -172,6 +175,8 @@ impl<'a> Wire<'a> {
             attr.data = match load {
                 Load::In(bytes) => address(Slice::In(bytes)),
                 Load::Out(bytes) => address(Slice::Out(bytes)),
+                // Neither number 0, nor that of an earlier call, which is somebody's.
+                Load::NewFd => u64::MAX,
                 _ => address(Slice::Out(reply_fd.as_mut_bytes())),
             };
             // What was answered to an earlier call is not answered to this one.
