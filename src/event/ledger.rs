@@ -141,7 +141,7 @@ impl<O> Ledger<O> {
         /// What is to be done without the lock.
         enum Then<L, M> {
             Nothing(Found<L, M>),
-            Wake(Found<L, M>, Arc<Slot>),
+            Ring(Found<L, M>, Arc<Slot>),
             Wait(Arc<Slot>),
         }
         loop {
@@ -164,13 +164,16 @@ impl<O> Ledger<O> {
                     },
                     Phase::Reserved | Phase::Closing => Found::Gone(token),
                 };
-                tenant.slot.ack_on_behalf(sort);
-                Then::Wake(found, Arc::clone(&tenant.slot))
+                if tenant.slot.ack_on_behalf(sort) {
+                    Then::Ring(found, Arc::clone(&tenant.slot))
+                } else {
+                    Then::Nothing(found)
+                }
             });
             match then {
                 Then::Nothing(found) => return found,
-                Then::Wake(found, slot) => {
-                    slot.wake();
+                Then::Ring(found, slot) => {
+                    slot.ring();
                     return found;
                 }
                 Then::Wait(slot) => {
@@ -195,13 +198,12 @@ impl<O> Ledger<O> {
         let Some(token) = Token::from_raw(element) else {
             return;
         };
-        let slot = self.table.slab.with(|slab| {
-            let tenant = slab.tenant(token)?;
-            tenant.slot.ack_on_behalf(sort);
-            Some(Arc::clone(&tenant.slot))
+        let awaited = self.table.slab.with(|slab| {
+            let slot = &slab.tenant(token)?.slot;
+            slot.ack_on_behalf(sort).then(|| Arc::clone(slot))
         });
-        if let Some(slot) = slot {
-            slot.wake();
+        if let Some(slot) = awaited {
+            slot.ring();
         }
     }
 

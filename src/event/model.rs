@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use loom::sync::{Mutex, mpsc};
 use loom::thread;
 
-use super::counter::{Counts, Sort};
+use super::counter::{Counts, Reported, Sort};
 use super::held::{Debt, Held, Owing};
 use super::ledger::{ClosePolicy, Found, Ledger, Refused, Registration, Reservation};
 use super::sync::{AtomicU32, Fault, Ordering, lock};
@@ -369,6 +369,28 @@ fn a_reader_between_read_and_look_up_does_not_hold_up_a_destroy() {
         reader.join().unwrap();
     }
     check_and_break(model, &[Fault::NoAckOnBehalf, Fault::SilentAck]);
+}
+
+#[test]
+fn a_late_record_of_either_sort_wakes_a_destroy() {
+    fn model() {
+        let ledger = Ledger::new();
+        let (object, _kernel) = Object::with_events(&ledger, 0);
+        let element = object.registration.token().as_raw();
+        let closing = object.registration.begin_close(ClosePolicy::Always);
+        let reader = thread::spawn(move || {
+            let unclaimed = ledger.unclaimed_of(Sort::Completion, element);
+            let found = unclaimed.reach(|_, _| Err::<(), ()>(()));
+            assert!(matches!(found, Found::Gone(_)));
+        });
+        let reported = Reported {
+            asynchronous: Some(0),
+            completion: Some(1),
+        };
+        closing.unwrap().closed(reported).wait();
+        reader.join().unwrap();
+    }
+    check_and_break(model, &[Fault::NoAckOnBehalf, Fault::AsksOfOneSort]);
 }
 
 #[test]

@@ -44,12 +44,19 @@ impl Slot {
         self.counter(sort).deliver();
     }
 
-    /// A record that reaches nobody: read and acked in one step. Under the table's lock; without it,
-    /// [`wake`](Self::wake) is to be called then.
-    pub(super) fn ack_on_behalf(&self, sort: Sort) {
+    /// A record that reaches nobody: read and acked in one step. Under the table's lock; if the answer
+    /// is yes, [`ring`](Self::ring) is to be called without it.
+    #[must_use]
+    pub(super) fn ack_on_behalf(&self, sort: Sort) -> bool {
         self.deliver(sort);
-        if !planted(Fault::NoAckOnBehalf) {
-            self.counter(sort).ack(1);
+        if planted(Fault::NoAckOnBehalf) {
+            return false;
+        }
+        let is_awaited = self.counter(sort).ack(1);
+        if planted(Fault::AsksOfOneSort) {
+            self.asynchronous.has_sleepers()
+        } else {
+            is_awaited
         }
     }
 
@@ -62,16 +69,19 @@ impl Slot {
         }
     }
 
-    /// Wakes those who sleep, if there are any: after a change under the table's lock.
+    /// Wakes those who sleep until the object's create is over, if there are any: after a change under
+    /// the table's lock, under which they look.
     pub(super) fn wake(&self) {
-        // Whoever sleeps is counted for both sorts.
+        // Whoever sleeps is counted for both sorts, so either says it. Not so after an ack, which is
+        // looked for without the lock: there only the word that it has changed does.
         if self.asynchronous.has_sleepers() {
             self.ring();
         }
     }
 
+    /// Wakes those who sleep.
     #[cold]
-    fn ring(&self) {
+    pub(super) fn ring(&self) {
         // In a forked child the lock may be held by a thread that is not there.
         if self.home.is_ours() {
             self.changed.ring();

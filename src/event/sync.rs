@@ -120,6 +120,8 @@ pub(crate) enum Fault {
     NoAckOnBehalf,
     /// An ack wakes nobody.
     SilentAck,
+    /// Whether somebody waits for an ack is asked of the other sort's count.
+    AsksOfOneSort,
     /// A record lost between read and look-up is not acked.
     NoAckOnPanic,
     /// An index is used again under the same generation.
