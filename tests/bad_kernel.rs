@@ -6,12 +6,19 @@
 mod support;
 
 use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use support::{Pair, pair};
+use uverbs::abi::layout::ids::attr;
+use uverbs::abi::{Command, Kernel, Mapping};
 use uverbs::event::EventError;
 use uverbs::fake::{Fabric, FakeDevice, Spoil};
 use uverbs::{
-    AccessFlags, AsyncEventKind, DestroyError, PollError, PostCause, Rc, RecvWr, SendWr, Wc,
+    AccessFlags, AsyncEventKind, Context, DestroyError, DestroyErrorCause, Errno, PollError,
+    PostCause, Rc, RecvWr, SendWr, Wc,
 };
 
 fn device() -> FakeDevice {
@@ -211,4 +218,75 @@ fn a_destroy_whose_reply_is_cut_short_has_destroyed_and_takes_no_successor_along
     drop(other);
     successor.destroy().unwrap();
     assert_eq!((device.live().cqs, device.live().qps), (1, 0));
+}
+
+/// A kernel that says of every completion queue that so many of its events were read, of either sort.
+#[derive(Debug)]
+struct Miscounts {
+    inner: Arc<dyn Kernel>,
+    says: AtomicU32,
+}
+
+impl Kernel for Miscounts {
+    fn ioctl(&self, driver: u32, command: &mut Command<'_>) -> Result<(), Errno> {
+        let result = self.inner.ioctl(driver, command);
+        if command.name() == "CQ_DESTROY" {
+            let says = self.says.load(Ordering::Relaxed).to_ne_bytes();
+            command.answer(attr::cq_destroy::RESP.id(), &[says, says].concat());
+        }
+        result
+    }
+
+    fn write(&self, frame: &mut [u8], response: &mut [u8]) -> Result<(), Errno> {
+        self.inner.write(frame, response)
+    }
+
+    fn map(&self, offset: u64, len: usize) -> Result<Mapping, Errno> {
+        self.inner.map(offset, len)
+    }
+}
+
+#[test]
+fn a_destroy_with_a_wrong_count_waits_for_no_more_than_is_missing() {
+    let device = device();
+    let kernel = Arc::new(Miscounts {
+        inner: device.kernel(),
+        says: AtomicU32::new(0),
+    });
+    let as_kernel: Arc<dyn Kernel> = Arc::clone(&kernel) as _;
+    let context = Context::on_kernel(as_kernel, "rxe0", Path::new("/dev/null"), 2).unwrap();
+    let reader = context.events();
+    let event = || reader.try_next().unwrap().unwrap();
+    let queue = || {
+        let cq = context.create_cq(4).build().unwrap();
+        assert!(device.raise_cq(&cq, AsyncEventKind::CqErr));
+        cq
+    };
+
+    // Fewer than were acked, by one and by very many; and fewer than are held.
+    for says in [0, u32::MAX, (1 << 31) + 1] {
+        kernel.says.store(says, Ordering::Relaxed);
+        let cq = queue();
+        drop(event());
+        cq.destroy().unwrap();
+    }
+    kernel.says.store(0, Ordering::Relaxed);
+    let cq = queue();
+    let held = event();
+    cq.clone().destroy().unwrap();
+    assert_eq!(cq.event_counts().outstanding, 1);
+    drop(held);
+    assert_eq!(cq.event_counts().outstanding, 0);
+
+    kernel.says.store(3, Ordering::Relaxed);
+    let cq = queue();
+    drop(event());
+    // More than were read: said when the time is up, and then it is over.
+    let error = cq.destroy_timeout(Duration::from_millis(1)).unwrap_err();
+    let DestroyErrorCause::StillHeld { outstanding } = error.cause else {
+        panic!("{error}")
+    };
+    assert_eq!(outstanding, 2 + 3, "of both sorts");
+    assert!(error.into_object().is_none());
+    assert_eq!(device.live().cqs, 0);
 }

@@ -113,8 +113,8 @@ fn a_panic_while_an_event_is_handled_acks_it() {
     let registration = ledger.reserve().commit(());
     let element = registration.token().as_raw();
     let handle = || {
-        std::mem::forget(live(&ledger, element));
-        let _event = Held::new(Handle(&registration));
+        let event = |(): &_, _: &_| Ok::<_, ()>(Held::new(Handle(&registration)));
+        let _event = ledger.unclaimed(element).reach(event);
         panic!("in the handler");
     };
     assert!(catch_unwind(AssertUnwindSafe(handle)).is_err());
