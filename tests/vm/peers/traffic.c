@@ -127,8 +127,8 @@ void command_rate(char **args)
 	uint64_t limit = number(args, 4, 100) * 1000000, start = now();
 	struct end *a = shared_end(0), *b = shared_end(1);
 	struct ibv_send_wr wr[BATCH];
-	struct ibv_sge sge[BATCH];
-
+	struct ibv_recv_wr receives[BATCH], *bad;
+	struct ibv_sge sge[BATCH], into[BATCH];
 	int singly = is(args, 0, "singly");
 
 	if (batch > BATCH)
@@ -136,12 +136,15 @@ void command_rate(char **args)
 	for (unsigned i = 0; i < batch; i++) {
 		fill(&wr[i], &sge[i], kind, size, a, b);
 		wr[i].next = !singly && i + 1 < batch ? &wr[i + 1] : NULL;
+		into[i] = (struct ibv_sge){ (uintptr_t)b->buffer, size, b->mr->lkey };
+		receives[i] = (struct ibv_recv_wr){ i, i + 1 < batch ? &receives[i + 1] : NULL,
+						    &into[i], 1 };
 	}
 	while (taken < SAMPLES && (taken < 1 || now() - start < limit)) {
 		uint64_t from = now();
 
 		if (kind == SEND)
-			post_receives(b, batch, size);
+			must(ibv_post_recv(b->qp, receives, &bad), "ibv_post_recv");
 		for (unsigned i = 0; i < (singly ? batch : 1); i++)
 			post(a->qp, &wr[i]);
 		if (kind == SEND)

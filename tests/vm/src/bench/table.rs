@@ -50,7 +50,7 @@ pub fn markdown(machine: &Machine, records: &[Record]) -> String {
                 summary(record.rust),
                 record
                     .ratio()
-                    .map_or_else(String::new, |r| format!("{r:.2}")),
+                    .map_or_else(String::new, |r| format!("{r:.3}")),
                 within(record.medians_within),
                 within(record.least_within),
                 record.limit.map_or_else(String::new, number),
@@ -88,7 +88,7 @@ fn summary(summary: Option<Summary>) -> String {
 }
 
 fn within(interval: Option<Interval>) -> String {
-    interval.map_or_else(String::new, |i| format!("{:.2}–{:.2}", i.low, i.high))
+    interval.map_or_else(String::new, |i| format!("{:.4}–{:.4}", i.low, i.high))
 }
 
 /// Three digits that count, and no more.
@@ -135,8 +135,12 @@ pub fn json(machine: &Machine, records: &[Record]) -> String {
         let word = |w: bool| w.to_string();
         fields.push(("goal", goal.map_or_else(null, |g| quoted(&g.text()))));
         fields.push(("met", met.map_or_else(null, word)));
+        for (name, side) in [("c_samples", record.c), ("rust_samples", record.rust)] {
+            fields.push((name, side.map_or_else(null, |s| s.samples.to_string())));
+        }
         fields.push(("kernel", quoted(&machine.kernel)));
         fields.push(("cpu", quoted(&machine.cpu)));
+        fields.push(("c_library", quoted(&machine.c)));
         fields.push(("commit", quoted(&machine.commit)));
         let fields: Vec<String> = fields
             .into_iter()
@@ -213,9 +217,9 @@ mod tests {
         assert!(page.contains("## instructions"));
         assert!(page.contains("## traffic"));
         assert!(!page.contains("## events"));
-        let row = "| poll_empty | exclusive | instructions | 48 | 12 | 0.25 |  |  | 5 | ratio ≤ 0.25: met |";
+        let row = "| poll_empty | exclusive | instructions | 48 | 12 | 0.250 |  |  | 5 | ratio ≤ 0.25: met |";
         assert!(page.lines().any(|l| l == row), "{page}");
-        let row = "| latency_write_64 | shared | ns | 10 / 12.5 / 200 |  |  | 0.95–1.05 |  |  | not behind: not measured |";
+        let row = "| latency_write_64 | shared | ns | 10 / 12.5 / 200 |  |  | 0.9510–1.0490 |  |  | not behind: not measured |";
         assert!(page.lines().any(|l| l == row), "{page}");
     }
 

@@ -220,6 +220,10 @@ pub(super) fn subject() -> Result<(), Failure> {
         .find(|device| device.name() == "rxe1")
         .ok_or("no rxe1")?
         .open()?;
+    mark("`Context::open`, by name")?;
+    let named = Context::open("rxe0")?;
+    mark(ASIDE)?;
+    drop(named);
     mark("asking for device, ports, GIDs")?;
     context.query_device()?;
     context.query_port(1)?;

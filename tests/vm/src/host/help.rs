@@ -96,7 +96,8 @@ cargo vm bench [--only GROUP,…] [--json FILE] [--markdown FILE] [--clock host|
 
 boots one guest in which C (Debian's rdma-core) and Rust do the same work in turn on the same devices,
 and prints a table of both. needs a C compiler on this system. without --only it takes up to
-15 minutes; where time runs short it takes fewer samples, and a group that fails takes no other with it.
+15 minutes; by the host's clock fewer samples are taken where time runs short. a group that fails takes
+no other with it.
 
   --only GROUP,…    instructions  user-space instructions of a call, counted one by one
                     size          memory and files of a ping-pong, calls of the heap
@@ -108,13 +109,17 @@ and prints a table of both. needs a C compiler on this system. without --only it
                     rust-peers    instructions of a call; memory and files of a program
   --json FILE       leave the records in a file: an array of {row, form, c, rust, ratio, unit, …}
   --markdown FILE   leave the table in a file
-  --clock CLOCK     instructions  (where there is no KVM) the guest has one processor, and its clock goes on by a
-                                  nanosecond with each instruction, the kernel's among them: next to no noise
+  --clock CLOCK     instructions  the guest has one processor, and its clock goes on by a nanosecond with each
+                                  instruction, the kernel's among them: next to no noise. so it is by itself
+                                  where the guest is emulated (UVERBS_VM_ACCEL=tcg: also where KVM works)
                     host          it goes by the host's time
+  --kernel LINE     line of kernels: 6.12 (default), 6.1, newest
+  --smp N           processors by the host's clock (2)
   --mem MIB         memory in MiB (4096)
   --timeout S       kill it after so many seconds (900; 0: never)
 
-exit status: 0 if all that was asked for was measured, whatever came out; 1 if not.
+exit status: 0 if all that was asked for was measured, whatever came out; 1 if not; 125 if the guest died
+or could not be made; 2 if the command line is wrong.
 
 examples:
   cargo vm bench

@@ -41,8 +41,8 @@ pub struct Bench {
     pub vm: Vm,
     /// The groups; all if there are none.
     pub only: Vec<Group>,
-    /// What the guest's clock goes by, where it is emulated.
-    pub clock: Clock,
+    /// What the guest's clock is to go by, if that was said.
+    pub clock: Option<Clock>,
     /// Where to put the records, as JSON.
     pub json: Option<PathBuf>,
     /// Where to put the table, as Markdown.
@@ -231,7 +231,6 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
             timeout: Some(Duration::from_secs(900)),
             ..Vm::default()
         },
-        clock: Clock::Instructions,
         ..Bench::default()
     };
     while let Some(arg) = next(p)? {
@@ -243,7 +242,8 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
                 }
             }
             Arg::Long("clock") => {
-                bench.clock = text(p, "--clock")?.parse().map_err(Problem::new)?;
+                let name = text(p, "--clock")?;
+                bench.clock = Some(name.parse().map_err(Problem::new)?);
             }
             Arg::Long("json") => bench.json = Some(value(p, "--json")?.into()),
             Arg::Long("markdown") => bench.markdown = Some(value(p, "--markdown")?.into()),
@@ -255,6 +255,11 @@ fn bench(p: &mut Parser) -> Result<Command, Problem> {
             }
             other => return Err(unexpected(&other, "bench")),
         }
+    }
+    if bench.clock == Some(Clock::Instructions) && bench.vm.smp != Vm::default().smp {
+        return Err(Problem::new(
+            "by the clock of instructions there is one processor; --smp goes with --clock host",
+        ));
     }
     Ok(Command::Bench(bench))
 }
@@ -396,11 +401,13 @@ mod tests {
             [Group::Events, Group::Size, Group::Instructions]
         );
         assert_eq!(bench.json, Some("a.json".into()));
-        assert_eq!(bench.clock, Clock::Instructions);
+        assert_eq!(bench.clock, None);
         assert_eq!(bench.markdown, None);
         assert_eq!(bench.vm.mem, 2048);
         let clock = of("bench --clock host");
-        assert!(matches!(clock, Ok(Command::Bench(b)) if b.clock == Clock::Host));
+        assert!(matches!(clock, Ok(Command::Bench(b)) if b.clock == Some(Clock::Host)));
+        let processors = of("bench --smp 4 --clock instructions");
+        assert!(processors.is_err_and(|e| e.to_string().contains("--clock host")));
         assert!(of("bench --clock sun").is_err());
         assert!(of("bench --only speed").is_err_and(|e| e.to_string().contains("bring-up")));
         assert!(of("bench instructions").is_err());

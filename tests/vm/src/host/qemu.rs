@@ -103,6 +103,16 @@ fn quoted(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 
+/// What QEMU calls itself, with its version: what it shows the guest, and so what the guest does, hangs on it.
+pub fn version(arch: Arch) -> Result<String, Problem> {
+    let out = Command::new(find(arch)?)
+        .arg("--version")
+        .output()
+        .doing(|| "asking QEMU for its version".to_owned())?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    Ok(text.lines().next().unwrap_or("QEMU").to_owned())
+}
+
 /// QEMU's major version; `None` where it does not say.
 fn major_version(qemu: &Path) -> Option<u32> {
     let out = Command::new(qemu).arg("--version").output().ok()?;

@@ -75,8 +75,15 @@ fn starts(budget: Budget, how: &str, rust: &str) -> Result<(), Failure> {
         if turn >= LEAST_ROUNDS && time.is_spent() {
             break;
         }
-        let of_c = start(Side::C.program())?;
-        let of_rust = start(rust)?;
+        // Neither always goes first.
+        let (of_c, of_rust);
+        if turn.is_multiple_of(2) {
+            of_c = start(Side::C.program())?;
+            of_rust = start(rust)?;
+        } else {
+            of_rust = start(rust)?;
+            of_c = start(Side::C.program())?;
+        }
         let of_none = start(C_LIMIT)?;
         for (i, (_, turns, limit)) in rows.iter_mut().enumerate() {
             turns.push(&[of_c[i]], &[of_rust[i]]);
@@ -92,7 +99,7 @@ fn starts(budget: Budget, how: &str, rust: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts a program once; gives the nanoseconds from before its exec, from where it begins to look for the
+/// Starts a program once; gives the nanoseconds from before its process is made, from where it begins to look for the
 /// device, and of the second time.
 fn start(program: &str) -> Result<[u64; 3], Failure> {
     let before = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
