@@ -39,7 +39,7 @@ pub(super) fn settle(twins: &[Twin]) {
 }
 
 /// Puts the calling thread, and what it starts from now on, on the first processor.
-pub(super) fn on_one_processor() {
+pub(super) fn stay_on_one_processor() {
     if let Err(e) = on_processors(1) {
         progress(format_args!(
             "not on one processor: {e}; there will be more noise"

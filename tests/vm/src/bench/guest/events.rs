@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::alone::{on_one_processor, settle};
+use super::alone::{settle, stay_on_one_processor};
 use super::instructions::{median, regions};
 use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
@@ -32,7 +32,7 @@ pub(super) fn run(budget: Budget) -> Result<(), Failure> {
         row.rust = Some(counted(Side::Rust, live)?);
         tell(&row)?;
     }
-    on_one_processor();
+    stay_on_one_processor();
     let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
     settle(&twins);
     let mut slow = false;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::alone::{on_one_processor, settle};
+use super::alone::{settle, stay_on_one_processor};
 use super::turns::{Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
@@ -97,7 +97,7 @@ fn singly(rows: &mut Vec<Row>) {
 }
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
-    on_one_processor();
+    stay_on_one_processor();
     let mut twins = [Twin::start(Side::C)?, Twin::start(Side::Rust)?];
     settle(&twins);
     let budget = Budget::of(budget.left().min(MOST));
