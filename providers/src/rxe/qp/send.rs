@@ -167,11 +167,7 @@ impl SendRing {
         let posted = self
             .work
             .post_one(wr, |wr, slot| encode_inline(wr, limits, slot));
-        if posted {
-            self.tell::<RINGS>(1)
-        } else {
-            self.post_batch::<RINGS>(std::slice::from_ref(wr))
-        }
+        self.tell_or_batch::<RINGS>(wr, posted)
     }
 
     /// One request that brings something back, for which there is room.
@@ -182,6 +178,12 @@ impl SendRing {
             && self
                 .work
                 .post_one(wr, |wr, slot| encode_fetch(wr, below, slot));
+        self.tell_or_batch::<RINGS>(wr, posted)
+    }
+
+    /// Tells of one request that is in the queue, or posts it as the general way does.
+    #[inline(always)]
+    fn tell_or_batch<const RINGS: bool>(&mut self, wr: &SendWr<'_>, posted: bool) -> Posted {
         if posted {
             self.tell::<RINGS>(1)
         } else {

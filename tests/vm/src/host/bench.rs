@@ -73,7 +73,8 @@ fn in_guest(
     only: &[Group],
 ) -> Result<(Machine, Vec<Record>, u8), Problem> {
     let kernel = prepare(cache, options.vm.kernel.as_deref())?;
-    if kernel.arch != Arch::Amd64 {
+    let arch = kernel.arch;
+    if arch != Arch::Amd64 {
         return Err(Problem::new(
             "the programs that are compared are built for x86-64 only; choose a kernel line without -arm64",
         ));
@@ -83,7 +84,7 @@ fn in_guest(
     let c = twins::c_twin(cache)?;
     let limit = twins::c_limit(cache)?;
     let [rust, no_main, pingpong] = build::bench_programs()?;
-    let guest_program = build::guest_program(kernel.arch, false)?;
+    let guest_program = build::guest_program(arch, false)?;
     let mut tree = Tree::default();
     twins::gather(cache, &mut tree)?;
     for (place, file) in [
@@ -102,13 +103,14 @@ fn in_guest(
     let folder = cache.run_folder()?;
     let initrd = folder.at("initrd");
     initrd::write(&initrd, &guest_program, &kernel, false, tree)?;
+    let emulated = options.clock.unwrap_or(Clock::Instructions);
     let mut guest = Guest::boot(
         cache,
         &qemu::Machine {
-            kernel: kernel.clone(),
+            kernel,
             initrd,
             smp: options.vm.smp,
-            clock: options.clock.unwrap_or(Clock::Instructions),
+            clock: emulated,
             mem: options.vm.mem,
             share: None,
         },
@@ -121,7 +123,7 @@ fn in_guest(
             ));
         }
         (Accel::Kvm, _) => Clock::Host,
-        (Accel::Tcg, asked) => asked.unwrap_or(Clock::Instructions),
+        (Accel::Tcg, _) => emulated,
     };
     let machine = Machine {
         kernel: guest.release.clone(),
@@ -133,7 +135,7 @@ fn in_guest(
                 options.vm.smp
             ),
             Clock::Instructions => {
-                let qemu = qemu::version(kernel.arch)?;
+                let qemu = qemu::version(arch)?;
                 format!("emulated by {qemu}, one processor; {clock}")
             }
         },

@@ -3,6 +3,7 @@
 //! Must never kill by name: only by the process that it started itself.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -105,18 +106,18 @@ fn quoted(path: &Path) -> String {
 
 /// What QEMU calls itself, with its version: what it shows the guest, and so what the guest does, hangs on it.
 pub fn version(arch: Arch) -> Result<String, Problem> {
-    let out = Command::new(find(arch)?)
-        .arg("--version")
-        .output()
-        .doing(|| "asking QEMU for its version".to_owned())?;
-    let text = String::from_utf8_lossy(&out.stdout);
+    let text = what_it_says(&find(arch)?).doing(|| "asking QEMU for its version".to_owned())?;
     Ok(text.lines().next().unwrap_or("QEMU").to_owned())
 }
 
 /// QEMU's major version; `None` where it does not say.
 fn major_version(qemu: &Path) -> Option<u32> {
-    let out = Command::new(qemu).arg("--version").output().ok()?;
-    parse_version(&String::from_utf8_lossy(&out.stdout))
+    parse_version(&what_it_says(qemu).ok()?)
+}
+
+fn what_it_says(qemu: &Path) -> io::Result<String> {
+    let out = Command::new(qemu).arg("--version").output()?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 fn parse_version(text: &str) -> Option<u32> {
@@ -141,10 +142,6 @@ fn processor(accel: Accel, version: Option<u32>) -> &'static str {
 }
 
 fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsString> {
-    // For KVM's first byte to come soon, the kernel must speak early. With TCG:
-    // no_timer_check: that check panics when the emulator is starved for a moment.
-    // tsc=reliable: else the kernel finds the clock unreliable and rewrites its hottest code while
-    // the other processor runs it, which the emulator gets wrong now and then.
     let by_instructions = accel == Accel::Tcg && m.clock == Clock::Instructions;
     // Instructions can be counted in one thread only.
     let emulation = if by_instructions {
@@ -152,6 +149,10 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
     } else {
         "tcg,thread=multi"
     };
+    // For KVM's first byte to come soon, the kernel must speak early. With TCG:
+    // no_timer_check: that check panics when the emulator is starved for a moment.
+    // tsc=reliable: else the kernel finds the clock unreliable and rewrites its hottest code while
+    // the other processor runs it, which the emulator gets wrong now and then.
     let (accel, words) = match (m.kernel.arch, accel) {
         (Arch::Arm64, _) => (emulation, "console=ttyAMA0 loglevel=5"),
         (_, Accel::Kvm) => (
@@ -182,7 +183,7 @@ fn arguments(m: &Machine, accel: Accel, cpu: &str, console: &Path) -> Vec<OsStri
         add(&["-machine", "virt"]);
     }
     if by_instructions {
-        // Idle time passes at once: nobody waits for it.
+        // While all sleep, the clock jumps to the next timer: nobody waits for it.
         add(&["-icount", "shift=0,sleep=off"]);
     }
     let smp = if by_instructions { 1 } else { m.smp };

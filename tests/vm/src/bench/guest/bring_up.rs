@@ -11,7 +11,7 @@ use super::alone::settle;
 use super::groups::put_back;
 use super::instructions::{median, on_one_processor, regions};
 use super::trace;
-use super::turns::{Turns, in_turn};
+use super::turns::{LEAST_ROUNDS, Turns, in_turn};
 use super::twin::{Answer, Side, Twin, numbers, parse};
 use super::{Budget, Failure, progress, tell};
 use crate::bench::record::COUNTED;
@@ -31,9 +31,6 @@ const PROVIDERS: &str = "/etc/libibverbs.d";
 /// Where they are meanwhile.
 const ASIDE: &str = "/etc/libibverbs.d.aside";
 const ONE_PROVIDER: &str = "rxe.driver";
-
-/// So many turns there are however little time is left: enough for an interval.
-const LEAST_ROUNDS: usize = 8;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
     let rust = Side::Rust.program();
@@ -75,15 +72,8 @@ fn starts(budget: Budget, how: &str, rust: &str) -> Result<(), Failure> {
         if turn >= LEAST_ROUNDS && time.is_spent() {
             break;
         }
-        // Neither always goes first.
-        let (of_c, of_rust);
-        if turn.is_multiple_of(2) {
-            of_c = start(Side::C.program())?;
-            of_rust = start(rust)?;
-        } else {
-            of_rust = start(rust)?;
-            of_c = start(Side::C.program())?;
-        }
+        let mut programs = [Side::C.program(), rust];
+        let [of_c, of_rust] = in_turn(&mut programs, turn, |program| start(program))?;
         let of_none = start(C_LIMIT)?;
         for (i, (_, turns, limit)) in rows.iter_mut().enumerate() {
             turns.push(&[of_c[i]], &[of_rust[i]]);

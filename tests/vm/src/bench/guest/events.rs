@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::alone::{settle, stay_on_one_processor};
 use super::instructions::{median, regions};
-use super::turns::{Turns, in_turn};
+use super::turns::{LEAST_ROUNDS, Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
 use crate::bench::{Clock, Form, Group, Record, Summary};
@@ -19,8 +19,6 @@ const COUNTED: [u32; 2] = [1, 1_000];
 /// Events of one turn, and turns.
 const EVENTS: usize = 20;
 const ROUNDS: usize = 20;
-/// So many turns there are however little time is left: enough for an interval.
-const LEAST_ROUNDS: usize = 8;
 
 pub(super) fn run(budget: Budget) -> Result<(), Failure> {
     // Each queue is a mapping of its own, and 65,530 are allowed otherwise.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::alone::{settle, stay_on_one_processor};
-use super::turns::{Turns, in_turn};
+use super::turns::{LEAST_ROUNDS, Turns, in_turn};
 use super::twin::{Side, Twin, numbers};
 use super::{Budget, Failure, progress, tell};
 use crate::bench::{Clock, Form, Group, Record, Summary};
@@ -11,8 +11,6 @@ use crate::bench::{Clock, Form, Group, Record, Summary};
 /// Turns of each twin in each row, where there is time for them; many and short, so that what else the
 /// machine does meanwhile falls on both alike.
 const ROUNDS: usize = 100;
-/// However little time there is: enough for an interval, and each twin goes first as often as last.
-const LEAST_ROUNDS: usize = 8;
 /// Of so many rounds, one has a turn of what is bare.
 const BARE_EVERY: usize = 4;
 /// How long all rows may take, even where there is more time.

@@ -4,16 +4,18 @@
 //! tell who is behind, and how well that is known.
 
 use super::Failure;
-use super::twin::Twin;
 use crate::bench::{Interval, Record, Summary};
 
-/// Asks both the same, one after the other: of two rounds each goes first in one.
-pub(super) fn in_turn<T>(
-    twins: &mut [Twin; 2],
+/// So many turns there are however little time is left: enough for an interval.
+pub(super) const LEAST_ROUNDS: usize = 8;
+
+/// Asks both the same, C and then Rust or the other way: of two rounds each goes first in one.
+pub(super) fn in_turn<S, T>(
+    sides: &mut [S; 2],
     round: usize,
-    mut ask: impl FnMut(&mut Twin) -> Result<T, Failure>,
+    mut ask: impl FnMut(&mut S) -> Result<T, Failure>,
 ) -> Result<[T; 2], Failure> {
-    let [c, rust] = twins;
+    let [c, rust] = sides;
     if round.is_multiple_of(2) {
         Ok([ask(c)?, ask(rust)?])
     } else {
